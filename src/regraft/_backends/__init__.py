@@ -1,0 +1,66 @@
+"""The only modules that import jax, torch or tensorflow.
+
+Each module speaks for one framework and offers the names of `Framework`. The
+active backend's module copies the values of Keras variables. The modules of
+the other frameworks are asked for their copiers only if the user's program has
+imported that framework already (a text layer runs on TensorFlow whatever the
+backend is), so importing regraft never imports a framework.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol
+
+import keras
+
+_FRAMEWORKS = ("jax", "torch", "tensorflow")
+
+# A copier receives the object and the walk, and returns the copy. It may ask
+# the walk for the copy of a part (`walk.copy_of`) and put work off until
+# everything has been seen (`walk.later`).
+Copier = Callable[[Any, Any], Any]
+
+
+class Framework(Protocol):
+    """What regraft asks of a framework."""
+
+    def shared_types(self) -> tuple[type, ...]:
+        """Types whose instances are immutable or belong to the surroundings."""
+
+    def copiers(self) -> dict[type, Copier]:
+        """How to copy the framework's own mutable objects, by class."""
+
+    def copy_value(self, value: Any, walk: Any) -> Any:
+        """Copies what a Keras variable holds into a buffer of its own."""
+
+    def release(self, values: list[Any]) -> None:
+        """Frees buffers at once, after a copy failed half-way."""
+
+    def same_buffer(self, left: Any, right: Any) -> bool:
+        """Tells whether two values of variables occupy the same memory."""
+
+    def placement(self, value: Any) -> str:
+        """Describes where a value lies: its device or its sharding."""
+
+    def finish(self, values: list[Any]) -> None:
+        """Waits until copies that were only enqueued have really been made."""
+
+
+def active() -> Framework:
+    """Returns the framework of the active Keras backend."""
+    return framework(keras.backend.backend())
+
+
+def framework(name: str) -> Framework:
+    """Returns the framework with the given name."""
+    module: Any = import_module(f"{__name__}.{name}")
+    return module
+
+
+def loaded() -> list[Framework]:
+    """Returns the frameworks that this program has imported so far."""
+    names = [name for name in _FRAMEWORKS if name in sys.modules]
+    return [framework(name) for name in names]

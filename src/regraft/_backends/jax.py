@@ -1,0 +1,95 @@
+"""JAX arrays: immutable, but donated by the trainer, so never shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._errors import CopyError, explain
+
+
+def shared_types() -> tuple[type, ...]:
+    """Descriptions of devices and shardings, and values under a trace."""
+    return (
+        jax.sharding.Sharding,
+        jax.sharding.Mesh,
+        jax.sharding.PartitionSpec,
+        jax.Device,
+        jax.core.Tracer,
+        jax.tree_util.PyTreeDef,
+        jax.ShapeDtypeStruct,
+    )
+
+
+def copiers() -> dict[type, Any]:
+    """Arrays and jitted functions."""
+    return {jax.Array: copy_value, type(jax.jit(len)): _copy_jitted}
+
+
+def copy_value(value: Any, walk: Any) -> Any:
+    """Copies an array into a new buffer with the same sharding, on the device."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    if value.is_deleted():
+        raise CopyError(
+            explain(
+                "A JAX array of this model was deleted, so its value is lost.",
+                where=walk.path_of(value),
+                expected="an array that holds a value",
+                received="an array whose buffer was donated to a jitted function",
+                fix="do not donate the model's arrays, or clone before donating",
+            )
+        )
+    return jnp.array(value, copy=True)
+
+
+def _copy_jitted(function: Any, walk: Any) -> Any:
+    """Keeps a jitted function unless it is bound to a part of the model."""
+    inner = function.__wrapped__
+    if walk.copy_of(inner) is inner:
+        return function
+    raise CopyError(
+        explain(
+            "A function made by `jax.jit` is bound to a part of this model.",
+            where=walk.path_of(function),
+            expected="a plain function, which can be bound to the copy",
+            received=f"{function!r}",
+            fix="pass `keep=` to share it, or store the plain function and jit it "
+            "where it is called",
+        )
+    )
+
+
+def release(values: list[Any]) -> None:
+    """Deletes the buffers of arrays that nobody will use."""
+    for value in values:
+        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+            value.delete()
+
+
+def same_buffer(left: Any, right: Any) -> bool:
+    """Compares the addresses of two arrays' first local shards."""
+    if left is right:
+        return True
+    try:
+        return bool(_pointers(left) & _pointers(right))
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _pointers(value: Any) -> set[int]:
+    if value.size == 0:
+        return set()
+    return {s.data.unsafe_buffer_pointer() for s in value.addressable_shards}
+
+
+def placement(value: Any) -> str:
+    """Returns the array's sharding, which names its devices."""
+    return str(getattr(value, "sharding", type(value).__name__))
+
+
+def finish(values: list[Any]) -> None:
+    """Blocks until the device has made every copy."""
+    jax.block_until_ready(values)

@@ -1,0 +1,140 @@
+"""TensorFlow variables, tables, functions and the containers it wraps."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
+    Function as PolymorphicFunction,
+)
+from tensorflow.python.trackable import data_structures
+
+from .._errors import CopyError, explain
+
+_EagerTensor = type(tf.constant(0))
+
+
+def shared_types() -> tuple[type, ...]:
+    """Immutable descriptions, and strategies, which surround a model."""
+    return (
+        tf.DType,
+        tf.TensorShape,
+        tf.TypeSpec,
+        tf.distribute.Strategy,
+        tf.distribute.StrategyExtended,
+        tf.data.Dataset,
+        tf.SparseTensor,
+        tf.RaggedTensor,
+        # A static table cannot change once it has been initialised.
+        tf.lookup.StaticHashTable,
+        tf.lookup.KeyValueTensorInitializer,
+    )
+
+
+def copiers() -> dict[type, Any]:
+    """Variables, tensors, tables, `tf.function`s and wrapped containers."""
+    return {
+        tf.Variable: copy_value,
+        _EagerTensor: _copy_tensor,
+        tf.lookup.experimental.MutableHashTable: _copy_table,
+        PolymorphicFunction: _copy_function,
+        data_structures._DictWrapper: _copy_proxy,
+        data_structures._TupleWrapper: _copy_proxy,
+    }
+
+
+def copy_value(value: Any, walk: Any) -> Any:
+    """Creates a variable of the same kind, on the same device, in the same scope."""
+    known = walk.known(value)
+    if known is not None:
+        return known
+    strategy = getattr(value, "distribute_strategy", None)
+    with ExitStack() as scopes:
+        scopes.enter_context(tf.init_scope())
+        if strategy is not None:
+            scopes.enter_context(strategy.scope())
+        else:
+            scopes.enter_context(tf.device(value.device))
+        new = tf.Variable(
+            lambda: tf.raw_ops.DeepCopy(x=value.read_value()),
+            trainable=value.trainable,
+            dtype=value.dtype,
+            shape=value.shape,
+            name=_plain_name(value.name),
+            synchronization=value.synchronization,
+            aggregation=value.aggregation,
+        )
+    walk.remember(value, new)
+    return new
+
+
+def _plain_name(name: str) -> str:
+    return name.split(":")[0]
+
+
+def _copy_tensor(value: Any, walk: Any) -> Any:
+    """Copies numbers; strings are immutable; resources are refused."""
+    if value.dtype in (tf.resource, tf.variant):
+        raise CopyError(
+            explain(
+                "A TensorFlow resource cannot be copied.",
+                where=walk.path_of(value),
+                expected="a variable, a tensor of numbers or a lookup table",
+                received=f"a handle of dtype {value.dtype.name}",
+                fix="pass `keep=` to share it, or teach regraft to copy the object "
+                "that holds it with `regraft.register_copier`",
+            )
+        )
+    return value if value.dtype == tf.string else tf.raw_ops.DeepCopy(x=value)
+
+
+def _copy_table(table: Any, walk: Any) -> Any:
+    new = tf.lookup.experimental.MutableHashTable(
+        key_dtype=table.key_dtype,
+        value_dtype=table.value_dtype,
+        default_value=walk.copy_of(table._default_value),
+        name=table.name,
+    )
+    new.insert(*table.export())
+    return new
+
+
+def _copy_function(function: Any, walk: Any) -> Any:
+    """Traces again: traces hold on to the original's variables."""
+    inner = walk.copy_of(function.python_function)
+    return function if inner is function.python_function else function._clone(inner)
+
+
+def _copy_proxy(wrapper: Any, walk: Any) -> Any:
+    """Wraps a copy of the wrapped container in a wrapper of the same class."""
+    kind = type(wrapper)
+    new = kind.__new__(kind)
+    data_structures.wrapt.ObjectProxy.__init__(new, walk.copy_of(wrapper.__wrapped__))
+    state = object.__getattribute__(wrapper, "__dict__")
+    target = object.__getattribute__(new, "__dict__")
+    walk.later(lambda: walk.copy_items(state, target))
+    return new
+
+
+def release(values: list[Any]) -> None:
+    """Nothing to do: a variable's memory goes with its last reference."""
+
+
+def same_buffer(left: Any, right: Any) -> bool:
+    """Compares the resources that two variables stand for."""
+    if left is right:
+        return True
+    if isinstance(left, tf.Variable) and isinstance(right, tf.Variable):
+        return left.ref() == right.ref()
+    return False
+
+
+def placement(value: Any) -> str:
+    """Returns the variable's device and the kind of its distribution."""
+    return f"{type(value).__name__} on {getattr(value, 'device', '?')}"
+
+
+def finish(values: list[Any]) -> None:
+    """Nothing to do: eager variables are copied when they are created."""

@@ -1,0 +1,85 @@
+"""torch tensors: mutable, and held by Keras variables and modules alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def shared_types() -> tuple[type, ...]:
+    """Descriptions of data, which are immutable."""
+    return (
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.Size,
+    )
+
+
+def copiers() -> dict[type, Any]:
+    """Tensors of every class, and random generators."""
+    return {torch.Tensor: copy_value, torch.Generator: _copy_generator}
+
+
+def copy_value(value: Any, walk: Any) -> Any:
+    """Returns a tensor of the same class whose storage is allocated at the end.
+
+    A parameter is reached through its Keras variable and through the parameter
+    dicts of modules. The walk's memo makes all of them meet the one object that
+    is returned here. Gradients are left behind: every step clears them first.
+    """
+    known = walk.known(value)
+    if known is not None:
+        return known
+    empty = torch.empty(0, dtype=value.dtype, device=value.device)
+    if isinstance(value, torch.nn.Parameter) or type(value) is not torch.Tensor:
+        new = torch.Tensor._make_subclass(type(value), empty, value.requires_grad)
+    else:
+        new = empty.requires_grad_(value.is_leaf and value.requires_grad)
+    extra = getattr(value, "__dict__", None)
+    walk.remember(value, new)
+    if extra:
+        walk.later(lambda: walk.copy_items(extra, new.__dict__))
+
+    def fill() -> None:
+        with torch.no_grad():
+            new.data = value.detach().clone(memory_format=torch.preserve_format)
+
+    walk.allocate(fill)
+    return new
+
+
+def _copy_generator(generator: Any, walk: Any) -> Any:
+    new = torch.Generator(device=generator.device)
+    new.set_state(generator.get_state())
+    return new
+
+
+def release(values: list[Any]) -> None:
+    """Drops the storage of tensors that nobody will use."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            value.data = torch.empty(0, dtype=value.dtype, device=value.device)
+
+
+def same_buffer(left: Any, right: Any) -> bool:
+    """Compares the addresses of two tensors' storages."""
+    if left is right:
+        return True
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+        return False
+    pointer = left.untyped_storage().data_ptr()
+    return pointer != 0 and pointer == right.untyped_storage().data_ptr()
+
+
+def placement(value: Any) -> str:
+    """Returns the tensor's device."""
+    return str(getattr(value, "device", type(value).__name__))
+
+
+def finish(values: list[Any]) -> None:
+    """Waits for the streams of the devices on which the values lie."""
+    for device in {value.device for value in values if value.device.type == "cuda"}:
+        torch.cuda.synchronize(device)

@@ -1,0 +1,265 @@
+"""`clone`: an exact and independent copy, or one with other weights or names."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+from . import _fresh, _functions, _keras
+from ._errors import (
+    CopyError,
+    GlobalReferenceWarning,
+    UsageError,
+    UsageTypeError,
+    did_you_mean,
+    explain,
+)
+from ._rename import rename
+from ._walk import Rules, Walk, is_model_state, keeper
+
+M = TypeVar("M")
+Weights = Literal["copy", "share", "fresh"]
+Compiled = Literal["copy", "fresh", "drop"]
+
+_WEIGHTS = ("copy", "share", "fresh")
+_COMPILED = ("copy", "fresh", "drop")
+
+
+def clone(
+    model: M,
+    *,
+    weights: Weights = "copy",
+    seed: int | None = None,
+    compiled: Compiled | None = None,
+    name: str | None = None,
+    prefix: str | None = None,
+    keep: Iterable[Any] = (),
+) -> M:
+    """Returns another model like `model` that shares nothing mutable with it.
+
+    The copy has the same class, graph, names, weights, state and training
+    state. Nothing is serialised: custom layers, lambdas, ties and attributes
+    need no `get_config()` and no registration. The original is not touched.
+
+    Args:
+        model: A Functional, Sequential or subclassed `Model`, a
+            `keras.Function`, or a single `Layer`; built or not.
+        weights: `"copy"` gives the copy the same values in memory of its own;
+            `"share"` puts new layers on the same variables (a tie that survives
+            the training of either); `"fresh"` draws new values with the layers'
+            own initializers. What `adapt()` learned is data and always stays.
+        seed: With `"fresh"`, makes the draw reproducible and re-seeds every
+            initializer and random stream, also those with a fixed seed. With
+            `"copy"` and `"share"`, re-seeds the random streams only.
+        compiled: What becomes of the state of `compile()`: `"copy"` takes
+            optimizer, losses and metrics along with their state; `"fresh"`
+            keeps the configuration and resets the state; `"drop"` returns an
+            uncompiled model. By default `"fresh"` for fresh weights, else
+            `"copy"`.
+        name: A new name for the model.
+        prefix: Put before the names of the model and its layers, so that model
+            and copy can be parts of one model.
+        keep: Objects, classes or predicates; what they name is shared between
+            both models instead of copied.
+
+    Returns:
+        The new model, of the same class as `model`.
+
+    Raises:
+        CopyError: Something in the model cannot be copied faithfully.
+        UsageError: An argument is wrong.
+
+    Example:
+
+    >>> import keras, regraft
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> twin = regraft.clone(model)
+    >>> regraft.verify(model, twin).same
+    True
+    >>> other = regraft.clone(model, weights="fresh", seed=7)
+    >>> regraft.verify(model, other).same
+    False
+    """
+    _check(model, weights, seed, compiled, name, prefix)
+    if compiled is None:
+        compiled = "fresh" if weights == "fresh" else "copy"
+    rules = _CloneRules(compiled)
+    walk = Walk(model, rules=rules, keep=keeper(_as_tuple(keep)))
+    if weights == "share":
+        _share_weights(walk)
+    new = walk.run()
+    try:
+        if compiled == "fresh":
+            _reset_training(walk)
+        if weights == "fresh":
+            _fresh.redraw(walk, new, seed)
+        elif seed is not None:
+            _fresh.reseed_streams(walk, _fresh.Seeds(seed))
+        if name is not None or prefix:
+            rename(walk, new, name=name, prefix=prefix)
+    except BaseException:
+        walk.release()
+        raise
+    _warn_about_globals(walk)
+    return new  # type: ignore[no-any-return]
+
+
+class _CloneRules(Rules):
+    """Refuses variables without a value; forgets what `compile()` did."""
+
+    def __init__(self, compiled: str) -> None:
+        self.compiled = compiled
+
+    def attributes(self, obj: Any, state: dict[str, Any]) -> None:
+        if self.compiled == "drop" and isinstance(obj, _keras.Trainer):
+            _keras.drop_compile_state(state)
+
+    def value(self, variable: Any) -> Any:
+        if not _keras.has_value(variable):
+            raise CopyError(
+                explain(
+                    "A variable has no value at the moment.",
+                    where=variable.path,
+                    expected="a variable that holds its value",
+                    received="an empty variable: a training loop on JAX holds the "
+                    "values of its model until it is asked for them",
+                    fix="clone the model that is being trained, or call its "
+                    "`jax_state_sync()` first",
+                )
+            )
+        return _keras.raw_value(variable)
+
+
+def _share_weights(walk: Walk) -> None:
+    """Lets every weight stand for itself; random and training state is copied."""
+    seen = Walk(walk.root).survey()
+    private = {id(generator.state) for generator, _ in seen.seed_generators}
+    for owners in (seen.metrics, seen.optimizers):
+        private |= {id(v) for owner, _ in owners for v in owner.variables}
+    for variable, _ in seen.variables:
+        if id(variable) not in private:
+            walk.remember(variable, variable)
+            value = _keras.raw_value(variable)
+            walk.remember(value, value)
+
+
+def _reset_training(walk: Walk) -> None:
+    _keras.rebuild_optimizer(new for _, new in walk.optimizers)
+    for _, operation in walk.operations:
+        if isinstance(operation, _keras.Trainer) and operation.compiled:
+            for metric in _keras.compile_metrics(operation):
+                metric.reset_state()
+
+
+def _warn_about_globals(walk: Walk) -> None:
+    """Warns of functions that reach a part of the model through a global."""
+    functions = list(walk.functions)
+    for kind in {type(old) for old, _ in walk.operations}:
+        for base in kind.__mro__:
+            if not _is_library(base.__module__):
+                members = vars(base).values()
+                functions += [f for f in members if isinstance(f, types.FunctionType)]
+    for function in functions:
+        if _is_library(function.__module__ or ""):
+            continue
+        for name in _functions.global_names(function.__code__):
+            found = function.__globals__.get(name)
+            if found is None or not is_model_state(found):
+                continue
+            if walk.known(found) is not found:
+                where = walk.path_of(function)
+                what = getattr(found, "path", None) or getattr(found, "name", "?")
+                warnings.warn(
+                    explain(
+                        f"The function `{function.__qualname__}` reads "
+                        f"`{name}` ({type(found).__name__} {what!r}) from a module "
+                        "global, so the copy uses the original's.",
+                        where=where,
+                        expected="a closure, a default argument or an attribute",
+                        received=f"the global name `{name}`",
+                        fix="pass it to the function, or make it an attribute of a "
+                        "layer",
+                    ),
+                    GlobalReferenceWarning,
+                    stacklevel=3,
+                )
+
+
+def _is_library(module: str) -> bool:
+    return module.split(".")[0] in {"builtins", "keras", "keras_hub", "torch", "flax"}
+
+
+def _as_tuple(keep: Any) -> tuple[Any, ...]:
+    if isinstance(keep, tuple | list | set | frozenset):
+        return tuple(keep)
+    return (keep,)
+
+
+def _check(
+    model: Any, weights: Any, seed: Any, compiled: Any, name: Any, prefix: Any
+) -> None:
+    if not isinstance(model, _keras.Layer | _keras.Function):
+        raise UsageTypeError(
+            explain(
+                "Only models, layers and Functions can be cloned.",
+                where="argument `model`",
+                expected="a `keras.Model`, `keras.Layer` or `keras.Function`",
+                received=f"{model!r} (of type {type(model).__name__})",
+                fix="pass the model itself, not its class, its path or its weights",
+            )
+        )
+    _check_choice("weights", weights, _WEIGHTS)
+    _check_choice("compiled", compiled, (None, *_COMPILED))
+    if seed is not None and (isinstance(seed, bool) or not _is_int(seed)):
+        raise UsageTypeError(
+            explain(
+                "The seed must be a whole number.",
+                where="argument `seed`",
+                expected="an int, or None",
+                received=f"{seed!r} (of type {type(seed).__name__})",
+                fix="pass for example `seed=7`",
+            )
+        )
+    for argument, value in (("name", name), ("prefix", prefix)):
+        if value is not None and (not isinstance(value, str) or "/" in value):
+            raise UsageTypeError(
+                explain(
+                    f"`{argument}` must be a string without slashes.",
+                    where=f"argument `{argument}`",
+                    expected="a str without '/', which separates parts of a path",
+                    received=f"{value!r} (of type {type(value).__name__})",
+                    fix=f"pass for example `{argument}='copy_'`",
+                )
+            )
+    if _keras.in_stateless_scope():
+        raise UsageError(
+            explain(
+                "A model cannot be cloned while it is being traced.",
+                where=model.name,
+                expected="a call outside of jitted functions and stateless scopes",
+                received="a call inside a stateless scope, where variables have no "
+                "values of their own",
+                fix="clone the model before, or after, the traced function runs",
+            )
+        )
+
+
+def _check_choice(argument: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value in choices:
+        return
+    hint = did_you_mean(value, [c for c in choices if isinstance(c, str)])
+    raise UsageError(
+        explain(
+            f"Unknown value for `{argument}`.",
+            where=f"argument `{argument}`",
+            expected=" or ".join(repr(choice) for choice in choices),
+            received=repr(value),
+            fix=f"choose one of these.{hint}",
+        )
+    )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) or hasattr(value, "__index__")

@@ -1,0 +1,63 @@
+"""Every error and warning that regraft raises.
+
+```
+RegraftError
+├── UsageError (ValueError)          an argument is wrong
+│   └── UsageTypeError (TypeError)   an argument has the wrong type
+├── CopyError (TypeError)            an object cannot be copied faithfully
+└── DifferenceError (AssertionError) two models that should be equal are not
+GlobalReferenceWarning (UserWarning) a function reads the model from a global
+```
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Iterable
+
+
+class RegraftError(Exception):
+    """Base class of all errors raised by regraft."""
+
+
+class UsageError(RegraftError, ValueError):
+    """An argument has a value that regraft cannot work with."""
+
+
+class UsageTypeError(UsageError, TypeError):
+    """An argument has a type that regraft cannot work with."""
+
+
+class CopyError(RegraftError, TypeError):
+    """An object inside the model cannot be copied faithfully."""
+
+
+class DifferenceError(RegraftError, AssertionError):
+    """Two models that were expected to be equal differ."""
+
+
+class GlobalReferenceWarning(UserWarning):
+    """A function of the model reads a layer or variable from a module global."""
+
+
+def explain(
+    what: str,
+    *,
+    where: str | None = None,
+    expected: str | None = None,
+    received: str | None = None,
+    fix: str | None = None,
+) -> str:
+    """Formats a message: what failed, where, expected and received, what to do."""
+    lines = [what]
+    lines += [f"  where: {where}"] if where else []
+    lines += [f"  expected: {expected}"] if expected else []
+    lines += [f"  received: {received}"] if received else []
+    lines += [f"  what to do: {fix}"] if fix else []
+    return "\n".join(lines)
+
+
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """Returns `" Did you mean 'x'?"` for the nearest choice, or nothing."""
+    near = get_close_matches(str(word), list(choices), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

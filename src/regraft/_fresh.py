@@ -1,0 +1,196 @@
+"""Draws the weights of a copy anew, as its layers' own initializers draw them.
+
+A variable forgets its initializer once it has a value, so the only one who
+knows how a layer's weights start is the layer's `build()`. For each layer that
+owns variables a *ghost* is made, a copy of the layer that has forgotten its
+variables, and built again; the values of the ghost's variables move into the
+layer's own. Wiring, ties, names and everything else stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import _keras
+from ._errors import CopyError, explain
+from ._walk import Rules, Walk
+
+
+class Seeds:
+    """Hands out seeds: derived from one seed, or drawn like Keras draws them."""
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+        self._count = 0
+
+    def next(self) -> int:
+        """Returns the next seed, between 1 and 2**31 - 1."""
+        if self.seed is None:
+            return int(_keras.make_default_seed())
+        self._count += 1
+        digest = hashlib.sha256(f"{self.seed}/{self._count}".encode()).digest()
+        return int.from_bytes(digest[:4], "little") % (2**31 - 1) + 1
+
+
+def reseed_streams(walk: Walk, seeds: Seeds) -> None:
+    """Starts every random stream of the copy anew."""
+    for _, generator in walk.seed_generators:
+        fixed = None if seeds.seed is None else seeds.next()
+        _keras.reseed_generator(generator, fixed)
+
+
+def redraw(walk: Walk, new: Any, seed: int | None) -> None:
+    """Draws all weights of the copy `new` that `walk` made.
+
+    What `adapt()` learned is data, not weights, and stays.
+
+    Args:
+        walk: The walk that made the copy.
+        new: The copy.
+        seed: Makes the result reproducible. It re-seeds every initializer and
+            every random stream, also those that were given a fixed seed.
+    """
+    seeds = Seeds(seed)
+    for _, initializer in walk.initializers:
+        fixed = seed is not None
+        _keras.reseed_initializer(initializer, seeds.next(), also_fixed=fixed)
+    reseed_streams(walk, seeds)
+    drawn: set[int] = set()
+    with _seeded(seeds):
+        for _, layer in walk.operations:
+            if isinstance(layer, _keras.Layer) and not hasattr(layer, "adapt"):
+                _redraw_layer(layer, drawn, new)
+    reset = [metric for _, metric in walk.metrics]
+    for metric in reset:
+        _reset_metric(metric)
+    # A ghost's `build()` may have drawn from the streams it shares with its layer.
+    reseed_streams(walk, Seeds(seed))
+
+
+def _reset_metric(metric: Any) -> None:
+    try:
+        metric.reset_state()
+    except (AttributeError, NotImplementedError, TypeError):
+        return  # A metric that was never built has nothing to reset.
+
+
+def _redraw_layer(layer: Any, drawn: set[int], new: Any) -> None:
+    own = [v for v in _keras.own_variables(layer) if id(v) not in drawn]
+    if not own:
+        return
+    for source in (_ghost_by_build, _ghost_by_config):
+        ghost = source(layer)
+        if ghost is None:
+            continue
+        _move_values(_keras.own_variables(ghost), own, drawn)
+        own = [v for v in own if id(v) not in drawn]
+        if not own:
+            return
+    for variable in own:
+        initializer = getattr(layer, f"{variable.name}_initializer", None)
+        if not callable(initializer):
+            raise CopyError(
+                explain(
+                    "A variable cannot be drawn anew: nobody knows how it starts.",
+                    where=f"{layer.name}: {variable.path}",
+                    expected="a variable made in `build()`, or a layer that can be "
+                    "made again with `from_config(get_config())`",
+                    received=f"{type(layer).__name__}, which made it in `__init__` or "
+                    "was handed it",
+                    fix="make the variable in `build()`, give the class a "
+                    "`get_config()`, or use `weights='copy'`",
+                )
+            )
+        variable.assign(initializer(variable.shape, dtype=variable.dtype))
+        drawn.add(id(variable))
+
+
+def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> None:
+    """Pairs variables of the same name, shape and dtype, in order."""
+    free = list(sources)
+    for target in targets:
+        wanted = _signature(target)
+        match = next((s for s in free if _signature(s) == wanted), None)
+        if match is not None:
+            free = [s for s in free if s is not match]
+            target.assign(match.value)
+            drawn.add(id(target))
+
+
+def _signature(variable: Any) -> tuple[Any, ...]:
+    return variable.name, tuple(variable.shape), variable.dtype
+
+
+class _SameVariables(Rules):
+    """A ghost needs no memory: it forgets its variables at once."""
+
+    def variable(self, variable: Any) -> Any:
+        return variable
+
+
+def _ghost_by_build(layer: Any) -> Any:
+    """Builds a copy of the layer that has forgotten its variables."""
+    shapes = _keras.build_shapes(layer)
+    if shapes is None:
+        return None
+    walk = Walk(layer, rules=_SameVariables())
+    for variable in layer.variables:  # torch: parameter dicts hold the values too.
+        walk.remember(_keras.raw_value(variable), _keras.raw_value(variable))
+    ghost = walk.run()
+    for _, operation in walk.operations:
+        if isinstance(operation, _keras.Layer):
+            _keras.forget_variables(operation)
+    ghost.build(**shapes)
+    return ghost
+
+
+def _ghost_by_config(layer: Any) -> Any:
+    """Makes the layer again from its configuration, as Keras would."""
+    if not _keras.has_trusted_config(layer):
+        return None
+    try:
+        ghost = type(layer).from_config(layer.get_config())
+        shapes = _keras.build_shapes(layer)
+        if shapes is not None and not ghost.built:
+            ghost.build(**shapes)
+    except Exception:  # Whatever a user's constructor raises: this way is closed.
+        return None
+    return ghost
+
+
+@contextmanager
+def _seeded(seeds: Seeds) -> Iterator[None]:
+    """Leaves names and global random state as they were found.
+
+    Without a seed Python's generator moves on, as when any layer is made.
+    """
+    with _keras.quiet_globals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if seeds.seed is None:
+            yield
+            return
+        restore = _save_random_state()
+        try:
+            random.seed(seeds.next())
+            np.random.seed(seeds.next())
+            _keras.set_global_seed_generator(_keras.SeedGenerator(seeds.next()))
+            yield
+        finally:
+            restore()
+
+
+def _save_random_state() -> Callable[[], None]:
+    python, numpy = random.getstate(), np.random.get_state()
+
+    def restore() -> None:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+    return restore

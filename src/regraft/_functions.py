@@ -1,0 +1,128 @@
+"""Python functions: which of them hold state, and which read it from globals."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+
+def captured(function: types.FunctionType) -> Iterator[Any]:
+    """Yields all that a function carries with it besides its code."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # An empty cell: the name is bound later, or never.
+            continue
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    yield from function.__dict__.values()
+
+
+def is_importable(function: types.FunctionType) -> bool:
+    """Tells whether the function is what its module and name say it is.
+
+    Such a function is code, like a class: others find it by its name, so a copy
+    of it would be a stranger to them.
+    """
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+@lru_cache(maxsize=4096)
+def rebinds_free_variable(code: types.CodeType) -> bool:
+    """Tells whether the code assigns to a `nonlocal` name, i.e. keeps state."""
+    free = set(code.co_freevars)
+    writes = {"STORE_DEREF", "DELETE_DEREF"}
+    if any(i.opname in writes and i.argval in free for i in dis.get_instructions(code)):
+        return True
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return any(rebinds_free_variable(const) for const in inner)
+
+
+@lru_cache(maxsize=4096)
+def global_names(code: types.CodeType) -> tuple[str, ...]:
+    """Returns the names that the code, and code inside it, may read as globals."""
+    names = dict.fromkeys(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names.update(dict.fromkeys(global_names(const)))
+    return tuple(names)
+
+
+def holds_state(
+    function: types.FunctionType,
+    *,
+    is_shared: Callable[[Any], bool],
+    is_model_state: Callable[[Any], bool],
+) -> bool:
+    """Tells whether a function must be made anew for a copy to be independent.
+
+    Args:
+        function: The function.
+        is_shared: Asked of a captured object: do both models use it as it is?
+        is_model_state: Asked of a captured object: is it part of a model?
+    """
+    importable = is_importable(function)
+    if not importable and rebinds_free_variable(function.__code__):
+        return True
+    seen = {id(function)}
+    stack = list(captured(function))
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if is_model_state(part):
+            return True
+        if isinstance(part, types.FunctionType):
+            if not is_importable(part) and rebinds_free_variable(part.__code__):
+                return True
+            stack.extend(captured(part))
+        elif isinstance(part, types.MethodType):
+            stack += [part.__func__, part.__self__]
+        elif isinstance(part, functools.partial):
+            stack += [part.func, *part.args, *part.keywords.values()]
+        elif isinstance(part, tuple | frozenset):
+            stack.extend(part)
+        elif importable:
+            # A module-level function is shared like any other code, with its
+            # caches; only a part of a model inside them makes a difference.
+            if isinstance(part, dict):
+                stack.extend(part.values())
+            elif isinstance(part, list | set):
+                stack.extend(part)
+        elif not is_shared(part):
+            return True
+    return False
+
+
+def hollow_copy(
+    function: types.FunctionType, cell_for: Callable[[Any], Any]
+) -> types.FunctionType:
+    """Returns a function with the same code over other cells.
+
+    Args:
+        function: The function to copy.
+        cell_for: Returns the cell that takes a cell's place.
+    """
+    cells = tuple(cell_for(cell) for cell in function.__closure__ or ())
+    new = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        None,
+        cells if function.__closure__ is not None else None,
+    )
+    new.__qualname__ = function.__qualname__
+    new.__module__ = function.__module__
+    new.__doc__ = function.__doc__
+    if function.__annotations__:
+        new.__annotations__ = dict(function.__annotations__)
+    return new

@@ -1,0 +1,492 @@
+"""All that regraft knows about Keras's private attributes.
+
+No other module imports `keras.src` or names an attribute with a leading
+underscore on a Keras object. When Keras changes, this is the file to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+from keras.src.backend.common import global_state
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.layers.layer import Layer
+from keras.src.metrics.metric import Metric
+from keras.src.models.functional import Functional, functional_like_constructor
+from keras.src.ops.function import Function
+from keras.src.ops.node import KerasHistory, Node
+from keras.src.ops.operation import Operation
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.random.seed_generator import make_default_seed
+from keras.src.saving.keras_saveable import KerasSaveable
+from keras.src.trainers.trainer import Trainer
+from keras.src.utils.python_utils import is_default
+from keras.src.utils.tracking import Tracker
+
+KerasTensor = keras.KerasTensor
+Model = keras.Model
+Sequential = keras.Sequential
+Variable = keras.Variable
+SeedGenerator = keras.random.SeedGenerator
+InputLayer = keras.layers.InputLayer
+Initializer = keras.initializers.Initializer
+
+__all__ = [
+    "BaseOptimizer",
+    "Function",
+    "Functional",
+    "Initializer",
+    "InputLayer",
+    "KerasHistory",
+    "KerasSaveable",
+    "KerasTensor",
+    "Layer",
+    "Metric",
+    "Model",
+    "Node",
+    "Operation",
+    "SeedGenerator",
+    "Sequential",
+    "Tracker",
+    "Trainer",
+    "Variable",
+    "functional_like_constructor",
+    "in_stateless_scope",
+    "make_default_seed",
+]
+
+# Lists of call nodes. They also name calls made by other models, so a copy
+# never follows them: it receives the nodes that were reached another way.
+NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
+
+# What a model made for itself while it ran: compiled functions, iterators, the
+# live state of a JAX loop. They belong to the original alone; a copy starts
+# with the value given here (absent attributes stay absent).
+RUNTIME_STATE: dict[str, Any] = {
+    "train_function": None,
+    "test_function": None,
+    "predict_function": None,
+    "_jax_state": None,
+    "_jax_state_synced": True,
+    "_eval_epoch_iterator": None,
+    "_distributed_dataset": None,
+}
+
+# What `compile()` set, and what `Trainer.__init__` had put there before.
+# `None` as a default means "absent before `compile()`".
+_ABSENT = object()
+COMPILE_STATE: dict[str, Any] = {
+    "optimizer": _ABSENT,
+    "loss": None,
+    "compiled": False,
+    "_compile_loss": None,
+    "_compile_metrics": None,
+    "_loss_tracker": None,
+    "_compile_config": _ABSENT,
+    "_compiled_trainable_state": _ABSENT,
+    "_jit_compile": None,
+    "_run_eagerly": False,
+    "steps_per_execution": 1,
+    "stop_training": _ABSENT,
+    "history": _ABSENT,
+}
+
+# Objects that describe the surroundings of a model (meshes, layouts,
+# strategies) rather than the model: shared, never copied.
+SURROUNDINGS: tuple[type, ...] = (
+    keras.distribution.DeviceMesh,
+    keras.distribution.TensorLayout,
+    keras.distribution.LayoutMap,
+    keras.distribution.DataParallel,
+    keras.distribution.ModelParallel,
+)
+
+
+def drop_compile_state(attributes: dict[str, Any]) -> None:
+    """Turns a trainer's attribute dict back to what it was before `compile()`."""
+    for name, before in COMPILE_STATE.items():
+        if name not in attributes:
+            continue
+        if before is _ABSENT:
+            del attributes[name]
+        else:
+            attributes[name] = before
+
+
+# --- graph -------------------------------------------------------------------
+
+
+def history(tensor: Any) -> Any:
+    """Returns `(operation, node_index, tensor_index)` of a symbolic tensor."""
+    return getattr(tensor, "_keras_history", None)
+
+
+def producer(tensor: Any) -> Any:
+    """Returns the node that produced a symbolic tensor, if it is known."""
+    made_by = history(tensor)
+    if made_by is None or made_by.operation is None:
+        return None
+    nodes = made_by.operation._inbound_nodes
+    return nodes[made_by.node_index] if made_by.node_index < len(nodes) else None
+
+
+def own_nodes(function: Any) -> Iterator[Any]:
+    """Yields the call nodes of a `Function` or Functional model, inputs first."""
+    by_depth = function._nodes_by_depth
+    for depth in sorted(by_depth, reverse=True):
+        yield from by_depth[depth]
+
+
+def is_graph(obj: Any) -> bool:
+    """Tells whether an object owns a graph of call nodes."""
+    return isinstance(obj, Function) and "_nodes_by_depth" in vars(obj)
+
+
+def node_key(node: Any, index: int) -> str:
+    """Returns the key under which a `Function` lists one of its nodes."""
+    return f"{id(node.operation)}_ib-{index}"
+
+
+def inner_graph(model: Any) -> Any:
+    """Returns the Functional behind a model (itself, a Sequential's), or None."""
+    if is_graph(model):
+        return model
+    inner = vars(model).get("_functional")
+    return inner if inner is not None and is_graph(inner) else None
+
+
+# --- layers ------------------------------------------------------------------
+
+
+def sublayers(layer: Any) -> list[Any]:
+    """Returns the layers tracked by a layer, in the order it tracks them."""
+    return list(layer._layers)
+
+
+def all_layers(layer: Any) -> list[Any]:
+    """Returns a layer and everything below it, each once, without recursing."""
+    found: dict[int, Any] = {}
+    stack = [layer]
+    while stack:
+        current = stack.pop()
+        if id(current) in found:
+            continue
+        found[id(current)] = current
+        children = sublayers(current)
+        graph = inner_graph(current)
+        if graph is not None:
+            children += [op for op in graph._operations if isinstance(op, Layer)]
+            if graph is not current:
+                children.append(graph)
+        stack.extend(reversed(children))
+    return list(found.values())
+
+
+def own_variables(layer: Any) -> list[Any]:
+    """Returns the variables that a layer tracks itself, as it would save them."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def own_metrics(layer: Any) -> list[Any]:
+    """Returns the metrics that a layer tracks itself."""
+    return list(layer._metrics)
+
+
+def compile_metrics(trainer: Any) -> list[Any]:
+    """Returns the metrics and loss trackers that `compile()` made."""
+    found = [trainer._loss_tracker, trainer._compile_metrics]
+    if trainer._compile_loss is not None:
+        found += trainer._compile_loss.metrics
+    return [metric for metric in found if metric is not None]
+
+
+def build_shapes(layer: Any) -> dict[str, Any] | None:
+    """Returns the arguments that a layer's `build()` was called with."""
+    shapes = vars(layer).get("_build_shapes_dict")
+    return None if shapes is None else dict(shapes)
+
+
+def jax_sync(trainer: Any) -> None:
+    """Makes a JAX trainer in the middle of `fit` put its state on the variables."""
+    sync = getattr(trainer, "jax_state_sync", None)
+    if sync is not None and not vars(trainer).get("_jax_state_synced", True):
+        sync()
+
+
+# --- variables ---------------------------------------------------------------
+
+
+def raw_value(variable: Any) -> Any:
+    """Returns what a variable holds, without scopes and casts."""
+    return vars(variable).get("_value")
+
+
+def has_value(variable: Any) -> bool:
+    """Tells whether a variable holds a value or the means to make one."""
+    state = vars(variable)
+    return state.get("_value") is not None or state.get("_initializer") is not None
+
+
+# --- global state that a copy must leave as it found it ------------------------
+
+
+class quiet_globals:
+    """A context in which Keras's name counters and global RNG stay unchanged."""
+
+    _NAMES = ("object_name_uids", "global_seed_generator", "autoname_prefix")
+
+    def __enter__(self) -> quiet_globals:
+        self._saved = {n: global_state.get_global_attribute(n) for n in self._NAMES}
+        counters = self._saved["object_name_uids"]
+        if counters is not None:
+            working = type(counters)(counters.default_factory, counters)
+            global_state.set_global_attribute("object_name_uids", working)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._saved.items():
+            global_state.set_global_attribute(name, value)
+
+
+def set_global_seed_generator(generator: Any) -> None:
+    """Puts a generator where unseeded random ops look for one."""
+    global_state.set_global_attribute("global_seed_generator", generator)
+
+
+def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
+    """Gives each optimizer the state it had when it was first built."""
+    optimizers = list(optimizers)
+    was_built = [(opt, list(opt._trainable_variables)) for opt in optimizers if opt.built]
+    for opt, _ in was_built:
+        kept = [opt._iterations]
+        if isinstance(opt._learning_rate, Variable):
+            kept.append(opt._learning_rate)
+        tracker = opt._tracker
+        tracker.unlock()
+        for name, (_, store) in tracker.config.items():
+            store[:] = kept
+            tracker.stored_ids[name] = {id(v) for v in kept}
+        opt._trainable_variables_indices.clear()
+        opt.built = False
+    for opt, variables in was_built:
+        opt._iterations.assign(0)
+        if not opt.built:  # A wrapped optimizer is built by the one around it.
+            opt.build(variables)
+
+
+def reindex_optimizer(optimizer: Any, new: Any, known: Any) -> None:
+    """Rewrites the index by which an optimizer finds the slots of a variable.
+
+    Its keys are identities of variables (on TensorFlow: of their resources).
+    """
+    indices = vars(optimizer).get("_trainable_variables_indices")
+    if not indices:
+        return
+    rewritten = {}
+    for variable in optimizer._trainable_variables:
+        position = indices[optimizer._var_key(variable)]
+        rewritten[new._var_key(known(variable))] = position
+    target = new._trainable_variables_indices
+    plain = getattr(target, "__wrapped__", target)
+    plain.clear()
+    plain.update(rewritten)
+    if plain is not target:
+        target._update_snapshot()
+
+
+def set_history(new: Any, tensor: Any, node: Any, index: int) -> None:
+    """Says which call of which operation produced a copied tensor."""
+    position = tensor._keras_history.tensor_index
+    operation = None if node is None else node.operation
+    if operation is None:
+        index, position = 0, 0  # As Keras marks a tensor from outside a graph.
+    vars(new)["_keras_history"] = KerasHistory(operation, index, position)
+
+
+def set_node_keys(graph: Any, index: dict[int, int]) -> None:
+    """Writes the keys under which a graph lists its nodes."""
+    keys = {node_key(node, index[id(node)]) for node in own_nodes(graph)}
+    vars(graph)["_nodes"] = keys
+
+
+def set_raw_value(variable: Any, value: Any) -> None:
+    """Puts a value into a variable, past scopes and casts."""
+    vars(variable)["_value"] = value
+
+
+def variable_state(variable: Any) -> dict[str, Any]:
+    """Returns a variable's attributes without its value."""
+    state = vars(variable).copy()
+    state["_value"] = None
+    return state
+
+
+def tensor_state(tensor: Any) -> dict[str, Any]:
+    """Returns a symbolic tensor's attributes without its history."""
+    state = vars(tensor).copy()
+    state.pop("_keras_history", None)
+    return state
+
+
+def foreign_inputs(graph: Any) -> list[Any]:
+    """Returns the inputs of a graph that other operations than its own produce."""
+    own = {id(node) for node in own_nodes(graph)}
+    return [t for t in graph._inputs if id(producer(t)) not in own]
+
+
+# --- names -------------------------------------------------------------------
+
+
+def set_name(operation: Any, name: str) -> None:
+    """Renames an operation and, for an input, the symbolic tensor it stands for."""
+    if isinstance(operation, InputLayer):
+        for node in operation._inbound_nodes:
+            for tensor in node.outputs:
+                if tensor.name == operation.name:
+                    tensor.name = name
+    vars(operation)["name"] = name
+
+
+def path_of_layer(operation: Any) -> str:
+    """Returns the path under which a layer was built, or nothing."""
+    return vars(operation).get("_path") or ""
+
+
+def move_paths(operation: Any, moved: Any) -> None:
+    """Rewrites the paths that a layer remembers."""
+    state = vars(operation)
+    for attribute in ("_path", "_parent_path"):
+        if state.get(attribute):
+            state[attribute] = moved(state[attribute])
+
+
+def set_path(variable: Any, path: str) -> None:
+    """Gives a variable another path."""
+    vars(variable)["_path"] = path
+
+
+def rename_slots(optimizer: Any, names: dict[str, str]) -> None:
+    """Follows renamed variables in the names of an optimizer's slots."""
+    for slot in optimizer._variables:
+        owners = [old for old in names if slot.name.startswith(f"{old}_")]
+        if owners:
+            old = max(owners, key=len)
+            name = names[old] + slot.name[len(old) :]
+            state = vars(slot)
+            state["_path"] = state["_path"].removesuffix(slot.name) + name
+            state["_name"] = name
+
+
+def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
+    """Follows renamed outputs in all that `compile()` keyed by output names."""
+    state = vars(trainer)
+    output_names = state.get("output_names")
+    if not output_names:
+        return
+    changed = {old: names[old] for old in output_names if old in names}
+    if not changed:
+        return
+    output_names[:] = [changed.get(old, old) for old in output_names]
+    holders = [trainer, state.get("_compile_loss"), state.get("_compile_metrics")]
+    config = state.get("_compile_config")
+    holders.append(getattr(config, "config", None))
+    for holder in holders:
+        if holder is None:
+            continue
+        own = holder if isinstance(holder, dict) else vars(holder)
+        for attribute in _KEYED_BY_OUTPUT & own.keys():
+            own[attribute] = _rename_keys(own[attribute], changed)
+
+
+_KEYED_BY_OUTPUT = frozenset(
+    {
+        "loss",
+        "loss_weights",
+        "metrics",
+        "weighted_metrics",
+        "output_names",
+        "_user_loss",
+        "_user_loss_weights",
+        "_user_metrics",
+        "_user_weighted_metrics",
+    }
+)
+
+
+def _rename_keys(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        items = [(names.get(k, k), v) for k, v in value.items()]
+        value.clear()
+        for key, item in items:
+            value[key] = item
+        return value
+    if isinstance(value, list) and all(isinstance(x, str) for x in value):
+        return [names.get(x, x) for x in value]
+    return value
+
+
+def retrack(operation: Any) -> None:
+    """Lets torch's parameter dicts follow renamed variables."""
+    if "_torch_params" in vars(operation).get("_modules", ()):
+        operation._track_variables()
+
+
+# --- drawing weights anew ----------------------------------------------------
+
+
+def reseed_initializer(initializer: Any, seed: int, *, also_fixed: bool) -> None:
+    """Makes an initializer draw other numbers than it drew before.
+
+    Keras gives an initializer without a seed one of its own when it is made,
+    so calling it twice draws the same numbers. One that was given a fixed seed
+    draws the same numbers on purpose, unless the caller asks otherwise.
+    """
+    state = vars(initializer)
+    if type(state.get("seed")) is not int:
+        return
+    was_fixed = state.get("_init_seed", state["seed"]) is not None
+    if was_fixed and not also_fixed:
+        return
+    state["seed"] = seed
+    if was_fixed and "_init_seed" in state:
+        state["_init_seed"] = seed
+
+
+def reseed_generator(generator: Any, seed: int | None) -> None:
+    """Starts a random stream anew; without a seed, as its constructor would."""
+    if seed is None:
+        seed = generator._initial_seed
+        if seed is None:
+            seed = make_default_seed()
+    elif generator._initial_seed is not None:
+        generator._initial_seed = seed
+    generator.state.assign(keras.ops.convert_to_tensor([seed, 0], generator.state.dtype))
+
+
+def forget_variables(layer: Any) -> None:
+    """Brings a layer back to where `build()` may be called again."""
+    tracker = layer._tracker
+    tracker.unlock()
+    for name in ("trainable_variables", "non_trainable_variables"):
+        tracker.config[name][1].clear()
+        tracker.stored_ids[name].clear()
+    state = vars(layer)
+    state["built"] = False
+    modules = state.get("_modules")
+    if modules is not None:  # torch: parameters are tracked again after `build()`.
+        modules.pop("_torch_params", None)
+
+
+def has_trusted_config(layer: Any) -> bool:
+    """Tells whether `get_config()` describes what the constructor was given.
+
+    A subclassed model without a `get_config` of its own reports the defaults of
+    its constructor's arguments, whatever it was really given.
+    """
+    if isinstance(layer, Model) and is_default(layer.get_config):
+        code = type(layer).__init__.__code__
+        takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
+        return not takes_arguments
+    return True

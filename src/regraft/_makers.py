@@ -1,0 +1,564 @@
+"""How each class of object is copied.
+
+A *maker* takes the walk and an object, notes the object's copy with
+`walk.remember` and returns it. The copy of a mutable object is an empty shell
+that asks to be filled later. `choose_maker` decides once per class.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _backends, _functions, _keras
+from ._atoms import ATOMS, is_shared_class
+from ._parts import slots_of
+
+Maker = Callable[[Any, Any], Any]
+
+# Integers above this may be identities of objects, used as keys.
+_SMALLEST_ID = 1 << 32
+
+_USER_COPIERS: dict[type, Maker] = {}
+
+
+def set_copier(kind: type, maker: Maker) -> None:
+    """Makes `maker` responsible for a class and its subclasses."""
+    _USER_COPIERS[kind] = maker
+
+
+def _share(walk: Any, obj: Any) -> Any:
+    return walk.remember(obj, obj)
+
+
+_share.shares = True  # type: ignore[attr-defined]
+
+
+# --- containers ---------------------------------------------------------------
+
+
+def _make_list(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = walk.remember(obj, list.__new__(kind))
+
+    def fill(obj: Any, new: Any) -> None:
+        copy_of = walk.copy_of
+        items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
+        list.clear(new)
+        list.extend(new, items)
+        if kind is not list:
+            fill_attributes(walk, obj, new)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _needs_hash(key: Any) -> bool:
+    kind = type(key)
+    if kind is int:
+        return bool(key > _SMALLEST_ID)
+    return kind not in ATOMS
+
+
+def _make_dict(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
+    new = walk.remember(obj, base.__new__(kind))
+
+    def fill(obj: Any, new: Any) -> None:
+        copy_of = walk.copy_of
+        if isinstance(obj, defaultdict):
+            new.default_factory = copy_of(obj.default_factory)
+        items = [
+            (k, v if type(v) in ATOMS else copy_of(v)) for k, v in base.items(obj)
+        ]
+        if any(_needs_hash(key) for key, _ in items):
+            for key, _ in items:
+                copy_of(key)
+            walk.hash_later(lambda: put([(walk.new_key(k), v) for k, v in items]))
+        else:
+            put(items)
+        if kind is not dict:
+            fill_attributes(walk, obj, new)
+
+    def put(items: list[tuple[Any, Any]]) -> None:
+        base.clear(new)
+        for key, value in items:
+            base.__setitem__(new, key, value)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_set(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = walk.remember(obj, set.__new__(kind))
+
+    def fill(obj: Any, new: Any) -> None:
+        items = list(set.__iter__(obj))
+        if any(_needs_hash(item) for item in items):
+            for item in items:
+                walk.copy_of(item)
+            walk.hash_later(lambda: set.update(new, map(walk.new_key, items)))
+        else:
+            set.update(new, items)
+        if kind is not set:
+            fill_attributes(walk, obj, new)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_deque(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = deque.__new__(kind)
+    deque.__init__(new, (), obj.maxlen)
+    walk.remember(obj, new)
+
+    def fill(obj: Any, new: Any) -> None:
+        deque.clear(new)
+        deque.extend(new, [walk.copy_of(x) for x in obj])
+        if kind is not deque:
+            fill_attributes(walk, obj, new)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_tuple(walk: Any, obj: Any) -> Any:
+    """Builds nested tuples from the inside out, without recursing."""
+    memo = walk.memo
+    stack = [obj]
+    while stack:
+        top = stack[-1]
+        if id(top) in memo:
+            stack.pop()
+            continue
+        inner = [
+            part
+            for part in tuple.__iter__(top)
+            if type(part) not in ATOMS
+            and id(part) not in memo
+            and walk.maker(part) is _make_tuple
+        ]
+        if inner:
+            stack.extend(inner)
+            continue
+        stack.pop()
+        parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
+        pairs = zip(parts, tuple.__iter__(top), strict=True)
+        if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
+            walk.remember(top, top)
+        else:
+            new = walk.remember(top, tuple.__new__(type(top), parts))
+            if type(top) is not tuple:
+                fill_attributes(walk, top, new)
+    return memo[id(obj)]
+
+
+def _make_frozenset(walk: Any, obj: Any) -> Any:
+    parts = [walk.copy_of(part) for part in obj]
+    same = all(part is old for part, old in zip(parts, obj, strict=True))
+    return walk.remember(obj, obj if same else type(obj)(parts))
+
+
+def _make_array(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, obj.copy(order="K"))
+    if obj.dtype.hasobject:
+
+        def fill(obj: Any, new: Any) -> None:
+            for i, item in enumerate(obj.flat):
+                new.flat[i] = walk.copy_of(item)
+
+        walk.fill_later(fill, obj, new)
+    if type(obj) is not np.ndarray:
+        fill_attributes(walk, obj, new)
+    return new
+
+
+def _make_bytearray(walk: Any, obj: Any) -> Any:
+    return walk.remember(obj, type(obj)(obj))
+
+
+def _make_mapping_proxy(walk: Any, obj: Any) -> Any:
+    plain = walk.hold(dict(obj))
+    return walk.remember(obj, types.MappingProxyType(walk.copy_of(plain)))
+
+
+# --- functions ----------------------------------------------------------------
+
+
+def _make_function(walk: Any, obj: Any) -> Any:
+    walk.functions.append(obj)
+    carries = obj.__closure__ or obj.__defaults__ or obj.__kwdefaults__ or obj.__dict__
+    if not carries or not walk.must_copy(obj):
+        return walk.remember(obj, obj)
+    new = walk.remember(
+        obj, _functions.hollow_copy(obj, functools.partial(_make_cell, walk))
+    )
+
+    def fill(obj: Any, new: Any) -> None:
+        new.__defaults__ = walk.copy_of(obj.__defaults__)
+        if obj.__kwdefaults__:
+            new.__kwdefaults__ = {
+                k: walk.copy_of(v) for k, v in obj.__kwdefaults__.items()
+            }
+        new.__dict__.update({k: walk.copy_of(v) for k, v in obj.__dict__.items()})
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_cell(walk: Any, obj: Any) -> Any:
+    if id(obj) in walk.memo:
+        return walk.memo[id(obj)]
+    new = walk.remember(obj, types.CellType())
+
+    def fill(obj: Any, new: Any) -> None:
+        try:
+            content = obj.cell_contents
+        except ValueError:  # An empty cell stays empty.
+            return
+        new.cell_contents = walk.copy_of(content)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_method(walk: Any, obj: Any) -> Any:
+    function, owner = walk.copy_of(obj.__func__), walk.copy_of(obj.__self__)
+    if function is obj.__func__ and owner is obj.__self__:
+        return walk.remember(obj, obj)
+    return walk.remember(obj, types.MethodType(function, owner))
+
+
+def _make_builtin_method(walk: Any, obj: Any) -> Any:
+    owner = getattr(obj, "__self__", None)
+    if owner is None or isinstance(owner, types.ModuleType | type):
+        return walk.remember(obj, obj)
+    new_owner = walk.copy_of(owner)
+    same = new_owner is owner
+    return walk.remember(obj, obj if same else getattr(new_owner, obj.__name__))
+
+
+def _make_partial(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, functools.partial.__new__(type(obj), len))
+
+    def fill(obj: Any, new: Any) -> None:
+        keywords = {k: walk.copy_of(v) for k, v in obj.keywords.items()}
+        own = {k: walk.copy_of(v) for k, v in vars(obj).items()}
+        args = walk.copy_of(obj.args)
+        new.__setstate__((walk.copy_of(obj.func), args, keywords, own or None))
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+# --- weak references ------------------------------------------------------------
+
+
+def _make_reference(walk: Any, obj: Any) -> Any:
+    return walk.note_reference(obj)
+
+
+def _make_weak_set(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, type(obj)())
+    members = list(obj)
+    walk.hash_later(lambda: new.update(walk.known(m) or m for m in members))
+    return new
+
+
+def _make_weak_keys(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, type(obj)())
+    items = [(k, walk.copy_of(v)) for k, v in obj.items()]
+    walk.hash_later(lambda: new.update({walk.known(k) or k: v for k, v in items}))
+    return new
+
+
+def _make_weak_values(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, type(obj)())
+    items = [(walk.copy_of(k), v) for k, v in obj.items()]
+    walk.hash_later(lambda: new.update({k: walk.known(v) or v for k, v in items}))
+    return new
+
+
+# --- plain instances --------------------------------------------------------------
+
+
+def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
+    """Copies what an instance keeps in its dict and slots."""
+    kind = type(obj)
+    if kind.__dictoffset__:
+        target = object.__getattribute__(new, "__dict__")
+        walk.copy_items(object.__getattribute__(obj, "__dict__"), target)
+    for _, member in slots_of(kind):
+        try:
+            value = member.__get__(obj)
+        except AttributeError:  # An empty slot.
+            continue
+        member.__set__(new, walk.copy_of(value))
+
+
+def _make_instance(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, object.__new__(type(obj)))
+    walk.fill_later(functools.partial(fill_attributes, walk), obj, new)
+    return new
+
+
+def _make_by_deepcopy(walk: Any, obj: Any) -> Any:
+    """Asks a class that says itself how it is copied.
+
+    Its `__deepcopy__` sees the walk's memo: parts of the model that it reaches
+    come out as the parts of the copy.
+    """
+    from ._walk import refuse
+
+    try:
+        return walk.remember(obj, obj.__deepcopy__(_DeepcopyMemo(walk)))
+    except (TypeError, AttributeError) as error:
+        raise refuse(walk, obj, f"its `__deepcopy__` failed ({error})") from error
+
+
+class _DeepcopyMemo(dict[int, Any]):
+    """The memo of `copy.deepcopy`, answered by the walk."""
+
+    def __init__(self, walk: Any) -> None:
+        super().__init__()
+        self._walk = walk
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        found = dict.get(self, key, default)
+        return self._walk.memo.get(key, found)
+
+
+def _make_by_reduce(walk: Any, obj: Any) -> Any:
+    """Follows the protocol of `pickle`, for classes that define it."""
+    from ._walk import refuse
+
+    try:
+        reduced = walk.hold(obj.__reduce_ex__(4))
+    except (TypeError, AttributeError, ValueError, NotImplementedError) as error:
+        raise refuse(walk, obj, str(error)) from error
+    except copy.Error as error:
+        raise refuse(walk, obj, str(error)) from error
+    if isinstance(reduced, str):  # The name of a global: a singleton.
+        return walk.remember(obj, obj)
+    function, args, state, items, pairs = (*reduced, None, None, None)[:5]
+    new = function(*(walk.copy_of(arg) for arg in args))
+    walk.remember(obj, new)
+
+    def fill(obj: Any, new: Any) -> None:
+        if state is not None:
+            _set_state(new, walk.copy_of(state))
+        for item in items or ():
+            new.append(walk.copy_of(item))
+        for key, value in pairs or ():
+            new[walk.copy_of(key)] = walk.copy_of(value)
+
+    # The state's copy must be complete before an object's own `__setstate__`
+    # reads it, so it is filled after everything else that is pending.
+    if state is not None:
+        walk.copy_of(state)
+    walk.hash_later(lambda: fill(obj, new))
+    for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
+        walk.copy_of(part)
+    return new
+
+
+def _set_state(new: Any, state: Any) -> None:
+    if hasattr(new, "__setstate__"):
+        new.__setstate__(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if state:
+        new.__dict__.update(state)
+    for name, value in (slots or {}).items():
+        setattr(new, name, value)
+
+
+# --- Keras ------------------------------------------------------------------------
+
+
+def _make_variable(walk: Any, obj: Any) -> Any:
+    stand_in = walk.rules.variable(obj)
+    if stand_in is not None:
+        return walk.remember(obj, stand_in)
+    new = walk.remember(obj, object.__new__(type(obj)))
+    walk.variables.append((obj, new))
+
+    def fill(obj: Any, new: Any) -> None:
+        walk.copy_items(_keras.variable_state(obj), vars(new))
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_tensor(walk: Any, obj: Any) -> Any:
+    """Copies a symbolic tensor and, unless it was cut off, what produced it."""
+    new = walk.remember(obj, object.__new__(type(obj)))
+
+    def fill(obj: Any, new: Any) -> None:
+        walk.copy_items(_keras.tensor_state(obj), vars(new))
+        if _keras.history(obj) is not None:
+            walk.note_tensor(obj, new)
+            if not walk.is_cut(obj):
+                walk.copy_of(_keras.producer(obj))
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_operation(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, object.__new__(type(obj)))
+    walk.operations.append((obj, new))
+    walk.fill_later(functools.partial(_fill_operation, walk), obj, new)
+    return new
+
+
+def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
+    if isinstance(obj, _keras.Trainer):
+        _keras.jax_sync(obj)
+    state = vars(obj).copy()
+    target = vars(new)
+    # Node lists come first: other attributes may hold the same lists, and
+    # following those would drag in the calls of other models.
+    for name in _keras.NODE_LISTS:
+        if name in state:
+            target[name] = _hollow_node_list(walk, state.pop(name), name)
+    if _keras.is_graph(obj):
+        walk.note_graph(obj, new)
+        for tensor in _keras.foreign_inputs(obj):
+            walk.cut(tensor)
+        state.pop("_nodes", None)
+    if isinstance(obj, _keras.Trainer):
+        for name, value in _keras.RUNTIME_STATE.items():
+            if name in state:
+                state[name] = value
+    walk.rules.attributes(obj, state)
+    walk.copy_items(state, target)
+
+
+def _hollow_node_list(walk: Any, nodes: Any, name: str) -> Any:
+    """Returns a list of the same class that will hold the copy's own nodes."""
+    if id(nodes) in walk.memo:
+        return walk.memo[id(nodes)]
+    new = walk.remember(nodes, list.__new__(type(nodes)))
+    inbound = name == _keras.NODE_LISTS[0]
+    walk.note_node_list(nodes, new, inbound=inbound)
+    if type(nodes) is not list:
+        for attribute, value in vars(nodes).items():
+            if type(value) is list:  # TensorFlow's wrapper keeps the items here.
+                vars(new)[attribute] = inner = walk.remember(value, [])
+                walk.note_node_list(value, inner, inbound=inbound)
+            else:
+                vars(new)[attribute] = walk.copy_of(value)
+    return new
+
+
+def _noting(collection: str) -> Maker:
+    """Returns a maker of instances that also lists the pair on the walk."""
+
+    def make(walk: Any, obj: Any) -> Any:
+        new = _make_instance(walk, obj)
+        getattr(walk, collection).append((obj, new))
+        return new
+
+    return make
+
+
+# --- the choice ---------------------------------------------------------------------
+
+_KERAS: dict[type, Maker] = {
+    _keras.Variable: _make_variable,
+    _keras.KerasTensor: _make_tensor,
+    _keras.Operation: _make_operation,
+    _keras.BaseOptimizer: _noting("optimizers"),
+    _keras.Metric: _noting("metrics"),
+    _keras.SeedGenerator: _noting("seed_generators"),
+    _keras.Initializer: _noting("initializers"),
+    _keras.KerasSaveable: _make_instance,
+}
+
+_PYTHON: dict[type, Maker] = {
+    list: _make_list,
+    dict: _make_dict,
+    set: _make_set,
+    deque: _make_deque,
+    tuple: _make_tuple,
+    frozenset: _make_frozenset,
+    np.ndarray: _make_array,
+    bytearray: _make_bytearray,
+    types.MappingProxyType: _make_mapping_proxy,
+    types.FunctionType: _make_function,
+    types.CellType: _make_cell,
+    types.MethodType: _make_method,
+    types.BuiltinMethodType: _make_builtin_method,
+    types.MethodWrapperType: _make_builtin_method,
+    functools.partial: _make_partial,
+    weakref.ref: _make_reference,
+    weakref.WeakSet: _make_weak_set,
+    weakref.WeakKeyDictionary: _make_weak_keys,
+    weakref.WeakValueDictionary: _make_weak_values,
+}
+
+
+def choose_maker(walk: Any, obj: Any) -> Maker:
+    """Decides how objects of the class of `obj` are copied."""
+    kind = type(obj)
+    found = _by_class(kind, _USER_COPIERS)
+    if found is not None:
+        return found
+    if is_shared_class(kind) or issubclass(kind, _keras.SURROUNDINGS):
+        return _share
+    found = _by_class(kind, _KERAS)
+    if found is not None:
+        return found
+    for framework in _backends.loaded():
+        if issubclass(kind, framework.shared_types()):
+            return _share
+        copier = _by_instance(obj, framework.copiers())
+        if copier is not None:
+            return functools.partial(_make_by_copier, copier)
+    found = _by_class(kind, _PYTHON)
+    if found is not None:
+        return found
+    if hasattr(kind, "__deepcopy__"):
+        return _make_by_deepcopy
+    return _make_instance if _is_plain(kind, obj) else _make_by_reduce
+
+
+def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:
+    new = copier(obj, walk)
+    return walk.remember(obj, new)
+
+
+def _by_class(kind: type, makers: dict[type, Maker]) -> Maker | None:
+    return next((makers[base] for base in kind.__mro__ if base in makers), None)
+
+
+def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:
+    # Abstract classes (`jax.Array`) are not in the mro of their instances.
+    return next((c for base, c in copiers.items() if isinstance(obj, base)), None)
+
+
+def _is_plain(kind: type, obj: Any) -> bool:
+    """Tells whether an instance is nothing but its dict and slots."""
+    customs = ("__reduce_ex__", "__reduce__", "__getstate__")
+    if any(getattr(kind, name) is not getattr(object, name) for name in customs):
+        return False
+    if hasattr(kind, "__getnewargs_ex__") or hasattr(kind, "__getnewargs__"):
+        return False
+    try:  # Asks Python whether the class hides state in C.
+        made_by, args, *_ = object.__reduce_ex__(obj, 4)
+    except TypeError:
+        return False
+    return made_by.__name__ == "__newobj__" and args == (kind,)

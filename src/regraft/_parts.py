@@ -1,0 +1,121 @@
+"""What an object is made of: its labelled parts, and the way to them.
+
+`parts` is the reading counterpart of the walk: it lists what the walk would
+follow. It serves `diff` and the paths in error messages; the walk itself has
+faster code of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from . import _keras
+
+
+@functools.lru_cache(maxsize=4096)
+def slots_of(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Returns the name and descriptor of every slot of a class."""
+    found = []
+    for base in kind.__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, types.MemberDescriptorType):
+                found.append((name, member))
+    return tuple(found)
+
+
+def attributes(obj: Any) -> dict[str, Any]:
+    """Returns an object's own attributes, from its dict and its slots."""
+    try:
+        found = dict(object.__getattribute__(obj, "__dict__"))
+    except (AttributeError, TypeError):
+        found = {}
+    for name, member in slots_of(type(obj)):
+        try:
+            found[name] = member.__get__(obj)
+        except (AttributeError, TypeError):
+            continue
+    return found
+
+
+def parts(obj: Any) -> Iterator[tuple[str, Any]]:
+    """Yields `(label, part)` for everything that an object holds."""
+    if isinstance(obj, types.FunctionType):
+        names = obj.__code__.co_freevars
+        for name, cell in zip(names, obj.__closure__ or (), strict=True):
+            try:
+                yield f".<{name}>", cell.cell_contents
+            except ValueError:  # An empty cell.
+                continue
+        for i, default in enumerate(obj.__defaults__ or ()):
+            yield f".<default {i}>", default
+        for name, default in (obj.__kwdefaults__ or {}).items():
+            yield f".<default {name}>", default
+        yield from ((f".{k}", v) for k, v in obj.__dict__.items())
+        return
+    if isinstance(obj, types.MethodType):
+        yield ".__func__", obj.__func__
+        yield ".__self__", obj.__self__
+        return
+    if isinstance(obj, functools.partial):
+        yield ".func", obj.func
+        yield from ((f".args[{i}]", v) for i, v in enumerate(obj.args))
+        yield from ((f".keywords[{k!r}]", v) for k, v in obj.keywords.items())
+    if isinstance(obj, np.ndarray):
+        if obj.dtype == object:
+            yield from ((f"[{i}]", v) for i, v in enumerate(obj.flat))
+        return
+    if isinstance(obj, dict):
+        for key, value in dict.items(obj):
+            yield f"[{key!r}]" if isinstance(key, str | int) else "[…]", value
+            yield "<key>", key
+    elif isinstance(obj, list):
+        yield from ((f"[{i}]", v) for i, v in enumerate(list.__iter__(obj)))
+    elif isinstance(obj, tuple | deque):
+        yield from ((f"[{i}]", v) for i, v in enumerate(obj))
+    elif isinstance(obj, set | frozenset):
+        yield from (("{…}", v) for v in obj)
+    if isinstance(obj, type | types.ModuleType):
+        return
+    skipped = _keras.NODE_LISTS if isinstance(obj, _keras.Operation) else ()
+    for name, value in attributes(obj).items():
+        if name not in skipped:
+            yield f".{name}", value
+
+
+def named_parts(obj: Any) -> Iterator[tuple[str, Any]]:
+    """Like `parts`, but reaches layers by their names first."""
+    if isinstance(obj, _keras.Layer) and "_layers" in vars(obj):
+        graph = _keras.inner_graph(obj)
+        operations: Iterable[Any] = graph.operations if graph is not None else ()
+        for layer in [*operations, *_keras.sublayers(obj)]:
+            yield f"/{layer.name}", layer
+    yield from parts(obj)
+
+
+def path_between(root: Any, target: Any, name: str) -> str:
+    """Returns the shortest path from `root` to `target`, for a message.
+
+    Args:
+        root: Where to start.
+        target: The object to find, by identity.
+        name: What to call the root.
+    """
+    queue: deque[tuple[Any, str]] = deque([(root, name)])
+    seen = {id(root)}
+    alive = [root]  # Parts may be made on the fly: their ids must stay taken.
+    while queue:
+        obj, path = queue.popleft()
+        if obj is target:
+            return path
+        for label, part in named_parts(obj):
+            if id(part) not in seen and not isinstance(part, str | int | float):
+                seen.add(id(part))
+                alive.append(part)
+                queue.append((part, path + label))
+    return f"{name} (an object of type {type(target).__name__} inside it)"

@@ -1,0 +1,116 @@
+"""Gives a model, its layers and the paths of its variables other names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from . import _keras
+from ._errors import UsageError, explain
+
+
+def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None:
+    """Renames a fresh copy in place.
+
+    `prefix` goes before the name of the model and of every operation of its
+    graphs, at each level of nested models. Parts of a composite layer keep
+    their names: they are told apart by the path of the layer around them.
+
+    Args:
+        walk: The walk that made the copy.
+        new: The copy.
+        name: The model's new name.
+        prefix: Put before the names of the model and its layers.
+    """
+    names: dict[int, str] = {}
+    if prefix:
+        names = {id(op): prefix + op.name for op in operations_of_models(new)}
+    if name is not None or prefix:
+        names[id(new)] = name if name is not None else f"{prefix}{new.name}"
+    _check_unique(new, names)
+    moved = _Paths(new, names)
+    outputs = _output_names(new, names)
+    for _, operation in walk.operations:
+        if id(operation) in names:
+            _keras.set_name(operation, names[id(operation)])
+        _keras.move_paths(operation, moved)
+    slots = {}
+    for _, variable in walk.variables:
+        old, path = variable.path, moved(variable.path)
+        if path != old:
+            slots[old.replace("/", "_")] = path.replace("/", "_")
+            _keras.set_path(variable, path)
+    for _, optimizer in walk.optimizers:
+        _keras.rename_slots(optimizer, slots)
+    for _, operation in walk.operations:
+        if isinstance(operation, _keras.Trainer):
+            _keras.rename_outputs(operation, outputs)
+        _keras.retrack(operation)
+
+
+def operations_of_models(model: Any) -> list[Any]:
+    """Returns a model and the operations of every model inside it, each once."""
+    found: dict[int, Any] = {}
+    stack = [model]
+    while stack:
+        current = stack.pop()
+        if id(current) in found:
+            continue
+        found[id(current)] = current
+        if isinstance(current, _keras.Model | _keras.Function):
+            graph = _keras.inner_graph(current)
+            inside = list(graph.operations) if graph is not None else []
+            if isinstance(current, _keras.Layer):
+                inside += _keras.sublayers(current)
+            stack.extend(inside)
+    return list(found.values())
+
+
+def _check_unique(model: Any, names: dict[int, str]) -> None:
+    graph = _keras.inner_graph(model) if isinstance(model, _keras.Operation) else None
+    if graph is None:
+        return
+    used = Counter(names.get(id(op), op.name) for op in graph.operations)
+    doubled = [name for name, count in used.items() if count > 1]
+    if doubled:
+        raise UsageError(
+            explain(
+                "Renaming would give two layers of the model the same name.",
+                where=f"{model.name}/{doubled[0]}",
+                expected="names that are unique within the model",
+                received=f"{doubled[0]!r} {used[doubled[0]]} times",
+                fix="choose another `prefix=`",
+            )
+        )
+
+
+def _output_names(model: Any, names: dict[int, str]) -> dict[str, str]:
+    operations = operations_of_models(model)
+    return {op.name: names[id(op)] for op in operations if id(op) in names}
+
+
+class _Paths:
+    """Maps the old path of anything inside a model to its new path."""
+
+    def __init__(self, model: Any, names: dict[int, str]) -> None:
+        self._moved: dict[str, str] = {}
+        layers = [
+            op
+            for op in operations_of_models(model)
+            if id(op) in names and _keras.path_of_layer(op)
+        ]
+        for layer in sorted(layers, key=lambda op: _keras.path_of_layer(op).count("/")):
+            old = _keras.path_of_layer(layer)
+            parent, _, last = old.rpartition("/")
+            if last == layer.name:
+                moved = [self(parent)] if parent else []
+                self._moved[old] = "/".join([*moved, names[id(layer)]])
+
+    def __call__(self, path: str) -> str:
+        head, tail = path, ""
+        while head:
+            if head in self._moved:
+                return self._moved[head] + tail
+            head, _, last = head.rpartition("/")
+            tail = f"/{last}{tail}"
+        return path

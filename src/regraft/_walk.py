@@ -1,0 +1,350 @@
+"""The walk: one pass over a model's objects that makes another model.
+
+A built model is a graph of Python objects. The walk visits each object that
+can be reached from a root once, remembers its copy by identity, and never
+recurses: a mutable object gets an empty shell at once and is filled later, so
+cycles close by themselves and depth costs nothing.
+
+Three kinds of work are put off on purpose:
+
+- containers whose keys must be hashed wait until the keys are complete;
+- call nodes are wired to their operations when it is known which nodes belong
+  to the copy (an operation also lists calls that other models made);
+- memory for the values of variables is taken last, when the walk has seen
+  everything, so a refusal costs nothing and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _backends, _functions, _keras
+from ._atoms import ATOMS
+from ._errors import CopyError, explain
+from ._makers import Maker, choose_maker
+from ._parts import path_between
+
+_MISSING: Any = object()
+
+Keep = Callable[[Any], bool]
+
+
+class Rules:
+    """What a verb says about the objects that the walk meets.
+
+    Without a rule the walk makes an exact copy; a verb overrides what it wants
+    to be different.
+    """
+
+    def variable(self, variable: Any) -> Any:
+        """Returns what stands for a variable, or None to copy it."""
+        return None
+
+    def value(self, variable: Any) -> Any:
+        """Returns the value whose copy the new variable gets."""
+        return _keras.raw_value(variable)
+
+    def attributes(self, obj: Any, state: dict[str, Any]) -> None:
+        """Edits the attributes that an operation hands to its copy."""
+
+
+class Walk:
+    """Copies everything that can be reached from `root`.
+
+    Args:
+        root: The object to copy.
+        rules: What should be different in the copy.
+        keep: Asked of each object: should both models share it?
+    """
+
+    def __init__(
+        self, root: Any, *, rules: Rules | None = None, keep: Keep | None = None
+    ) -> None:
+        self.root = root
+        self.rules = rules or Rules()
+        self.memo: dict[int, Any] = {}
+        self.backend = _backends.active()
+        # Pairs (original, copy), in the order of discovery.
+        self.variables: list[tuple[Any, Any]] = []
+        self.operations: list[tuple[Any, Any]] = []
+        self.optimizers: list[tuple[Any, Any]] = []
+        self.metrics: list[tuple[Any, Any]] = []
+        self.seed_generators: list[tuple[Any, Any]] = []
+        self.initializers: list[tuple[Any, Any]] = []
+        self.functions: list[types.FunctionType] = []
+        self._graphs: list[tuple[Any, Any]] = []
+        self._tensors: list[tuple[Any, Any]] = []
+        self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
+        self._cut: set[int] = set()
+        self._keep = keep
+        self._makers: dict[type, Maker] = {}
+        self._pending: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._hashed: list[Callable[[], None]] = []
+        self._later: list[Callable[[], None]] = []
+        self._allocations: list[Callable[[], None]] = []
+        self._references: list[weakref.ref[Any]] = []
+        self._holders: dict[int, tuple[Callable[[Any, Any], None], Any, Any]] = {}
+        # Ids are the memo's keys: what was made on the fly must outlive the walk.
+        self._alive: list[Any] = []
+
+    # --- for verbs -----------------------------------------------------------
+
+    def run(self) -> Any:
+        """Makes the copy and returns it."""
+        try:
+            new = self.copy_of(self.root)
+            self._drain()
+            self._wire_nodes()
+            self._allocate()
+            for old_optimizer, new_optimizer in self.optimizers:
+                _keras.reindex_optimizer(old_optimizer, new_optimizer, self.known)
+            return new
+        except BaseException:
+            self.release()
+            raise
+
+    def survey(self) -> Walk:
+        """Visits everything without taking memory, to see what is there."""
+        self.copy_of(self.root)
+        self._drain()
+        return self
+
+    def known(self, obj: Any) -> Any:
+        """Returns the copy of an object that the walk has met, or None."""
+        return self.memo.get(id(obj))
+
+    def path_of(self, obj: Any) -> str:
+        """Returns the way from the root to an object, for a message."""
+        name = getattr(self.root, "name", None) or type(self.root).__name__
+        return path_between(self.root, obj, name)
+
+    # --- for makers and copiers ----------------------------------------------
+
+    def copy_of(self, obj: Any) -> Any:
+        """Returns what stands for an object in the copy, perhaps still empty."""
+        kind = type(obj)
+        if kind in ATOMS:
+            return obj
+        new = self.memo.get(id(obj), _MISSING)
+        if new is not _MISSING:
+            return new
+        if self._keep is not None and self._keep(obj):
+            self.memo[id(obj)] = obj
+            return obj
+        return self.maker(obj)(self, obj)
+
+    def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
+        """Puts copies of a dict's values into another dict."""
+        copy_of = self.copy_of
+        for name, value in state.copy().items():
+            target[name] = value if type(value) in ATOMS else copy_of(value)
+
+    def maker(self, obj: Any) -> Maker:
+        """Returns the function that makes copies of objects of this class."""
+        kind = type(obj)
+        maker = self._makers.get(kind)
+        if maker is None:
+            maker = self._makers[kind] = choose_maker(self, obj)
+        return maker
+
+    def remember(self, obj: Any, new: Any) -> Any:
+        """Notes the copy of an object."""
+        self.memo[id(obj)] = new
+        return new
+
+    def hold(self, obj: Any) -> Any:
+        """Keeps an object that was made on the fly, whose id must stay taken."""
+        self._alive.append(obj)
+        return obj
+
+    def fill_later(self, fill: Callable[[Any, Any], None], obj: Any, new: Any) -> None:
+        """Schedules `fill(obj, new)`, which gives a shell its contents."""
+        self._pending.append((fill, obj, new))
+
+    def hash_later(self, action: Callable[[], None]) -> None:
+        """Schedules what needs complete, hashable copies."""
+        self._hashed.append(action)
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Schedules an action for when the rest has been visited."""
+        self._later.append(action)
+
+    def allocate(self, action: Callable[[], None]) -> None:
+        """Schedules what takes memory for values."""
+        self._allocations.append(action)
+
+    def cut(self, tensor: Any) -> None:
+        """Says that what produced a tensor is not part of the copy."""
+        self._cut.add(id(tensor))
+
+    def is_cut(self, tensor: Any) -> bool:
+        """Tells whether `cut` was said of a tensor."""
+        return id(tensor) in self._cut
+
+    def note_tensor(self, tensor: Any, new: Any) -> None:
+        """Notes a symbolic tensor, whose history is written at the end."""
+        self._tensors.append((tensor, new))
+
+    def note_graph(self, graph: Any, new: Any) -> None:
+        """Notes a graph, whose index of nodes is written at the end."""
+        self._graphs.append((graph, new))
+
+    def note_node_list(
+        self, nodes: list[Any], new: list[Any], *, inbound: bool
+    ) -> None:
+        """Notes a list of call nodes, which is filled at the end."""
+        self._node_lists.append((nodes, new, inbound))
+
+    def note_reference(self, reference: weakref.ref[Any]) -> Any:
+        """Notes a weak reference: its target may be met later, or never."""
+        self._references.append(reference)
+        return reference
+
+    def new_key(self, key: Any) -> Any:
+        """Translates a key that is the `id` of an object."""
+        if type(key) is int:
+            return id(self.memo[key]) if key in self.memo else key
+        return self.copy_of(key)
+
+    # --- phases --------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Fills shells until nothing new is found."""
+        pending = self._pending
+        while True:
+            while pending:
+                fill, obj, new = pending.pop()
+                references = len(self._references)
+                fill(obj, new)
+                if len(self._references) > references:
+                    self._holders[id(obj)] = (fill, obj, new)
+            if self._later:
+                self._later.pop()()
+            elif self._references:
+                self._renew_references()
+            else:
+                break
+        for action in self._hashed:
+            action()
+
+    def _renew_references(self) -> None:
+        """Points weak references at copies, where their targets were copied."""
+        references, self._references = self._references, []
+        for reference in references:
+            target = reference()
+            new = self.memo.get(id(target), target)
+            if new is not None and new is not target:
+                self.memo[id(reference)] = weakref.ref(new)
+            else:
+                self.memo[id(reference)] = reference
+        holders, self._holders = self._holders, {}
+        for fill, obj, new in holders.values():
+            fill(obj, new)
+
+    def _wire_nodes(self) -> None:
+        """Gives operations their nodes, and tensors and graphs the new numbers."""
+        memo = self.memo
+        index: dict[int, int] = {}
+        for nodes, new, inbound in self._node_lists:
+            mine = [memo[id(node)] for node in list.__iter__(nodes) if id(node) in memo]
+            list.extend(new, mine)
+            if inbound:
+                index.update({id(node): i for i, node in enumerate(mine)})
+        for tensor, new in self._tensors:
+            node = memo.get(id(_keras.producer(tensor)))
+            _keras.set_history(new, tensor, node, index.get(id(node), 0))
+        for _, new in self._graphs:
+            _keras.set_node_keys(new, index)
+
+    def _allocate(self) -> None:
+        """Takes the memory: from here on nothing new is discovered."""
+        copy_value, value_of = self.backend.copy_value, self.rules.value
+        for old, new in self.variables:
+            value = value_of(old)
+            if value is not None:
+                _keras.set_raw_value(new, copy_value(value, self))
+        for action in self._allocations:
+            action()
+
+    def release(self) -> None:
+        """Lets go of everything at once: shells are full of reference cycles."""
+        values = [_keras.raw_value(new) for _, new in self.variables]
+        self.backend.release([value for value in values if value is not None])
+        for _, new in self.variables:
+            _keras.set_raw_value(new, None)
+        for collection in (self.memo, self.variables, self._alive, self._allocations):
+            collection.clear()
+
+    # --- questions about functions -------------------------------------------
+
+    def must_copy(self, function: types.FunctionType) -> bool:
+        """Tells whether a function carries state that a copy must have anew."""
+        return _functions.holds_state(
+            function, is_shared=self._is_shared, is_model_state=is_model_state
+        )
+
+    def _is_shared(self, obj: Any) -> bool:
+        if type(obj) in ATOMS or (self._keep is not None and self._keep(obj)):
+            return True
+        return getattr(self.maker(obj), "shares", False)
+
+
+def is_model_state(obj: Any) -> bool:
+    """Tells whether an object is a piece of a model: layer, variable, tensor."""
+    kinds = (
+        _keras.Operation,
+        _keras.Variable,
+        _keras.SeedGenerator,
+        _keras.Metric,
+        _keras.BaseOptimizer,
+        _keras.KerasTensor,
+    )
+    return isinstance(obj, kinds)
+
+
+def keeper(keep: Iterable[Any]) -> Keep | None:
+    """Turns `keep=` (objects, types, predicates) into one question.
+
+    A class means its instances; any other callable that is a plain function is
+    a predicate; everything else is an object, compared by identity.
+    """
+    kinds = tuple(k for k in keep if isinstance(k, type))
+    asked = [k for k in keep if isinstance(k, types.FunctionType | types.LambdaType)]
+    objects = {id(k) for k in keep}
+    if not objects:
+        return None
+
+    def kept(obj: Any) -> bool:
+        if id(obj) in objects or isinstance(obj, kinds):
+            return True
+        return any(bool(ask(obj)) for ask in asked)
+
+    return kept
+
+
+def refuse(walk: Walk, obj: Any, reason: str) -> CopyError:
+    """Builds the error for an object that cannot be copied."""
+    kind = type(obj)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return CopyError(
+        explain(
+            f"An object of type `{name}` cannot be copied: {reason}",
+            where=walk.path_of(obj),
+            expected="something that can be copied, or a word on how to treat it",
+            received=_short(obj),
+            fix=f"share it between both models with `keep=({kind.__qualname__},)`, or "
+            f"say how to copy it with "
+            f"`regraft.register_copier({kind.__qualname__}, function)`",
+        )
+    )
+
+
+def _short(obj: Any) -> str:
+    try:
+        text = repr(obj)
+    except Exception:
+        text = f"<{type(obj).__name__}>"
+    return text if len(text) <= 120 else text[:117] + "..."
