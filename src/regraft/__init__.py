@@ -3,5 +3,27 @@
 from ._clone import clone as clone
 from ._copiers import register_copier as register_copier
 from ._errors import CopyError as CopyError
+from ._errors import DifferenceError as DifferenceError
+from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
+from ._errors import RegraftError as RegraftError
+from ._errors import UsageError as UsageError
+from ._verify import Difference as Difference
+from ._verify import Proof as Proof
+from ._verify import diff as diff
+from ._verify import verify as verify
+
+__all__ = [
+    "CopyError",
+    "Difference",
+    "DifferenceError",
+    "GlobalReferenceWarning",
+    "Proof",
+    "RegraftError",
+    "UsageError",
+    "clone",
+    "diff",
+    "register_copier",
+    "verify",
+]
 
 __version__ = "0.1.0"

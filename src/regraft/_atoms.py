@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import datetime
 import decimal
 import enum
@@ -70,6 +71,7 @@ _SHARED_FAMILIES: tuple[type, ...] = (
     pathlib.PurePath,
     datetime.tzinfo,
     logging.Logger,
+    contextvars.ContextVar,
 )
 
 

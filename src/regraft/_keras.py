@@ -6,11 +6,14 @@ underscore on a Keras object. When Keras changes, this is the file to read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src.backend.common import global_state
+from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.layers.layer import Layer
 from keras.src.metrics.metric import Metric
@@ -102,6 +105,16 @@ SURROUNDINGS: tuple[type, ...] = (
     keras.distribution.DataParallel,
     keras.distribution.ModelParallel,
 )
+
+
+def is_surroundings(kind: type) -> bool:
+    """Tells whether instances of a class are shared because they are not the model.
+
+    A dtype policy cannot change; a map of policies by layer can.
+    """
+    if issubclass(kind, keras.dtype_policies.DTypePolicy):
+        return not issubclass(kind, keras.dtype_policies.DTypePolicyMap)
+    return issubclass(kind, SURROUNDINGS)
 
 
 def drop_compile_state(attributes: dict[str, Any]) -> None:
@@ -490,3 +503,221 @@ def has_trusted_config(layer: Any) -> bool:
         takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
         return not takes_arguments
     return True
+
+
+# --- comparing ---------------------------------------------------------------
+
+
+def is_automatic_tensor_name(name: str) -> bool:
+    """Tells whether a counter gave a symbolic tensor its name."""
+    return name.startswith("keras_tensor")
+
+
+def is_identity_key(key: Any) -> bool:
+    """Tells whether a key is the address of an object, which no copy can keep."""
+    return type(key) is int and key > 1 << 32
+
+
+def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
+    """Removes attributes that say nothing about what a model is or does."""
+    if isinstance(obj, Operation):
+        for name in (*NODE_LISTS, *RUNTIME_STATE, "_nodes"):
+            state.pop(name, None)
+        for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
+            state.pop(name, None)
+    if isinstance(obj, BaseOptimizer):
+        state.pop("_trainable_variables_indices", None)
+    if isinstance(obj, Initializer) and state.get("_init_seed", 0) is None:
+        state.pop("seed", None)  # Drawn when the initializer was made.
+    for name in [n for n in state if n.startswith("_self_")]:
+        del state[name]  # TensorFlow's checkpoint references.
+
+
+def to_numpy(value: Any) -> Any:
+    """Returns a tensor or array as a numpy array, bit for bit."""
+    return np.asarray(keras.ops.convert_to_numpy(value))
+
+
+def mask_of(tensor: Any) -> Any:
+    """Returns the mask that travels with a tensor, or None."""
+    return get_keras_mask(tensor)
+
+
+def input_specs(model: Any) -> Any:
+    """Returns what a model expects as input: a structure of symbolic tensors."""
+    graph = inner_graph(model) if isinstance(model, Operation) else None
+    if graph is not None:
+        return graph._inputs_struct
+    shapes = build_shapes(model) if isinstance(model, Layer) else None
+    if shapes is None or len(shapes) != 1:
+        return None
+    shape = next(iter(shapes.values()))
+    if isinstance(shape, tuple) and all(isinstance(n, int | None) for n in shape):
+        dtype = getattr(model, "input_dtype", None) or "float32"
+        return KerasTensor(shape, dtype=dtype) if shape else None
+    return None
+
+
+def is_optional(spec: Any) -> bool:
+    """Tells whether an input may be left out."""
+    made_by = history(spec)
+    return bool(made_by and getattr(made_by.operation, "optional", False))
+
+
+# --- replaying a graph -------------------------------------------------------
+
+
+def call_order(graph: Any) -> list[Any]:
+    """Returns the call nodes of a graph in an order in which they can be made.
+
+    A node comes after those that its inputs come from and after the earlier
+    calls of the same operation, as when the graph was first made.
+    """
+    mine = {id(node): node for node in own_nodes(graph)}
+    before: dict[int, Any] = {}
+    for operation in graph.operations:
+        calls = [node for node in operation._inbound_nodes if id(node) in mine]
+        before.update({id(b): a for a, b in itertools.pairwise(calls)})
+    order: dict[int, Any] = {}
+    for start in mine.values():
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            needs = [n for n in node.parent_nodes if id(n) in mine]
+            if id(node) in before:
+                needs.append(before[id(node)])
+            needs = [n for n in needs if id(n) not in order]
+            if needs:
+                stack.extend(reversed(needs))
+            else:
+                order[id(node)] = node
+                stack.pop()
+    return list(order.values())
+
+
+def call_chain(graph: Any) -> list[Any] | None:
+    """Returns the layers of a graph that is a mere sequence of them, or None."""
+    operations, last = [], None
+    for node in call_order(graph):
+        arguments = node.arguments
+        plain = len(arguments.args) == 1 and not arguments.kwargs
+        if last is not None and not (plain and arguments.args[0] is last):
+            return None
+        if not isinstance(node.operation, Layer) or len(node.outputs) != 1:
+            return None
+        operations.append(node.operation)
+        last = node.outputs[0]
+    is_whole = len(graph._outputs) == 1 and graph._outputs[0] is last
+    return operations if is_whole and len(graph._inputs) == 1 else None
+
+
+def input_layer_of(tensor: Any) -> Any:
+    """Returns the `InputLayer` that a symbolic tensor stands for, or None."""
+    node = producer(tensor)
+    found = None if node is None else node.operation
+    return found if isinstance(found, InputLayer) else None
+
+
+def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields what a graph is stored in, next to the same of another graph."""
+    for name in (
+        "_inputs",
+        "_outputs",
+        "_inputs_struct",
+        "_outputs_struct",
+        "_nodes_by_depth",
+        "_operations",
+        "_operations_by_depth",
+    ):
+        yield vars(graph)[name], vars(new)[name]
+
+
+def derived_state(layer: Any) -> list[Any]:
+    """Returns what a layer keeps about its sublayers and can work out again.
+
+    That is torch's dict of parameters, and what `compile()` noted about which
+    layers are trainable. `derive_state` writes both again.
+    """
+    state = vars(layer)
+    found = [state.get("_modules", {}).get("_torch_params")]
+    found.append(state.get("_compiled_trainable_state"))
+    return [obj for obj in found if obj is not None]
+
+
+def derive_state(layer: Any) -> None:
+    """Writes what `derived_state` lists anew, where the layer had it."""
+    retrack(layer)
+    if "_compiled_trainable_state" in vars(layer):
+        inside = layer._flatten_layers()
+        layer._compiled_trainable_state = {part: part.trainable for part in inside}
+
+
+def index_nodes(graph: Any) -> None:
+    """Writes the keys of a graph's nodes from where its operations list them."""
+    index = {id(n): n.operation._inbound_nodes.index(n) for n in own_nodes(graph)}
+    set_node_keys(graph, index)
+
+
+def track_graph_layers(model: Any, replaced: set[int]) -> None:
+    """Lets a Functional model track its graph's layers, and others after them.
+
+    Args:
+        model: The model.
+        replaced: The ids of layers that are tracked only as parts of the graph.
+    """
+    tracked, inside = model._layers, model.layers
+    known = {id(layer) for layer in inside}
+    rest = [x for x in tracked if id(x) not in known and id(x) not in replaced]
+    if {id(x) for x in tracked} != known | {id(x) for x in rest}:
+        tracked[:] = [*inside, *rest]
+        ids = model._tracker.stored_ids["layers"]
+        ids.clear()
+        ids.update(id(layer) for layer in tracked)
+
+
+def sequence_of(model: Any) -> list[Any]:
+    """Returns the layers of a Sequential, with its `InputLayer` if it has one."""
+    return list(model._layers)
+
+
+def set_sequence(model: Any, layers: list[Any], graph: Any) -> None:
+    """Gives a Sequential its layers and the Functional model behind them."""
+    if [id(x) for x in model._layers] != [id(x) for x in layers]:
+        model._layers = list(layers)
+    if model._functional is not graph:
+        model._functional = graph
+    model.built = True
+
+
+def has_left_variables(optimizer: Any, new: Any) -> bool:
+    """Tells whether a copied optimizer works on none of the original's variables."""
+    old = {id(variable) for variable in optimizer._trainable_variables}
+    return not any(id(variable) in old for variable in new._trainable_variables)
+
+
+def unbuild_optimizer(optimizer: Any) -> None:
+    """Brings an optimizer back to where it knows no variables."""
+    kept = [optimizer._iterations]
+    if isinstance(optimizer._learning_rate, Variable):
+        kept.append(optimizer._learning_rate)
+    tracker = optimizer._tracker
+    tracker.unlock()
+    for name, (_, store) in tracker.config.items():
+        store[:] = kept
+        tracker.stored_ids[name] = {id(v) for v in kept}
+    optimizer._trainable_variables_indices.clear()
+    optimizer._trainable_variables = []
+    optimizer._iterations.assign(0)
+    optimizer.built = False
+
+
+def slots(optimizer: Any) -> list[Any]:
+    """Returns the variables that an optimizer made for those it works on."""
+    kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
+    return [v for v in optimizer._variables if id(v) not in kept]
+
+
+def forget_calls(operation: Any) -> None:
+    """Removes the nodes of calls whose results nobody has."""
+    for name in NODE_LISTS:
+        vars(operation)[name] = []

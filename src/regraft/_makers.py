@@ -298,7 +298,11 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
     if kind.__dictoffset__:
         target = object.__getattribute__(new, "__dict__")
         walk.copy_items(object.__getattribute__(obj, "__dict__"), target)
-    for _, member in slots_of(kind):
+    _fill_slots(walk, obj, new)
+
+
+def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
+    for _, member in slots_of(type(obj)):
         try:
             value = member.__get__(obj)
         except AttributeError:  # An empty slot.
@@ -445,6 +449,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
                 state[name] = value
     walk.rules.attributes(obj, state)
     walk.copy_items(state, target)
+    _fill_slots(walk, obj, new)
 
 
 def _hollow_node_list(walk: Any, nodes: Any, name: str) -> Any:
@@ -517,7 +522,7 @@ def choose_maker(walk: Any, obj: Any) -> Maker:
     found = _by_class(kind, _USER_COPIERS)
     if found is not None:
         return found
-    if is_shared_class(kind) or issubclass(kind, _keras.SURROUNDINGS):
+    if is_shared_class(kind) or _keras.is_surroundings(kind):
         return _share
     found = _by_class(kind, _KERAS)
     if found is not None:

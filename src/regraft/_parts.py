@@ -70,16 +70,19 @@ def parts(obj: Any) -> Iterator[tuple[str, Any]]:
         if obj.dtype == object:
             yield from ((f"[{i}]", v) for i, v in enumerate(obj.flat))
         return
-    if isinstance(obj, dict):
+    kind = type(obj)  # A proxy says it is an instance of what it wraps.
+    if issubclass(kind, dict):
         for key, value in dict.items(obj):
             yield f"[{key!r}]" if isinstance(key, str | int) else "[…]", value
             yield "<key>", key
-    elif isinstance(obj, list):
+    elif issubclass(kind, list):
         yield from ((f"[{i}]", v) for i, v in enumerate(list.__iter__(obj)))
-    elif isinstance(obj, tuple | deque):
+    elif issubclass(kind, tuple | deque):
         yield from ((f"[{i}]", v) for i, v in enumerate(obj))
-    elif isinstance(obj, set | frozenset):
+    elif issubclass(kind, set | frozenset):
         yield from (("{…}", v) for v in obj)
+    if hasattr(kind, "__wrapped__") and not callable(obj):
+        yield "", obj.__wrapped__
     if isinstance(obj, type | types.ModuleType):
         return
     skipped = _keras.NODE_LISTS if isinstance(obj, _keras.Operation) else ()

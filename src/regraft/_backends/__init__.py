@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -44,6 +45,12 @@ class Framework(Protocol):
 
     def placement(self, value: Any) -> str:
         """Describes where a value lies: its device or its sharding."""
+
+    def fixed_global_rng(self) -> AbstractContextManager[None]:
+        """A context in which random numbers that belong to no model repeat."""
+
+    def gradients(self, model: Any, inputs: Any) -> list[Any]:
+        """Differentiates a loss that any model has."""
 
     def finish(self, values: list[Any]) -> None:
         """Waits until copies that were only enqueued have really been made."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._errors import CopyError, explain
+from ._loss import total_loss
 
 
 def shared_types() -> tuple[type, ...]:
@@ -93,3 +96,23 @@ def placement(value: Any) -> str:
 def finish(values: list[Any]) -> None:
     """Blocks until the device has made every copy."""
     jax.block_until_ready(values)
+
+
+@contextmanager
+def fixed_global_rng() -> Iterator[None]:
+    """Nothing to do: JAX has no global random state."""
+    yield
+
+
+def gradients(model: Any, inputs: Any) -> list[Any]:
+    """Returns the gradient of the mean squared outputs and all losses."""
+    trainable = [v.value for v in model.trainable_variables]
+    others = [v.value for v in model.non_trainable_variables]
+
+    def loss_of(trainable: list[Any]) -> Any:
+        outputs, _, losses = model.stateless_call(
+            trainable, others, inputs, return_losses=True
+        )
+        return total_loss(outputs, losses)
+
+    return list(jax.grad(loss_of)(trainable))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
 from tensorflow.python.trackable import data_structures
 
 from .._errors import CopyError, explain
+from ._loss import total_loss
 
 _EagerTensor = type(tf.constant(0))
 
@@ -112,10 +114,14 @@ def _copy_proxy(wrapper: Any, walk: Any) -> Any:
     kind = type(wrapper)
     new = kind.__new__(kind)
     data_structures.wrapt.ObjectProxy.__init__(new, walk.copy_of(wrapper.__wrapped__))
-    state = object.__getattribute__(wrapper, "__dict__")
-    target = object.__getattribute__(new, "__dict__")
+    state, target = _own_attributes(wrapper), _own_attributes(new)
     walk.later(lambda: walk.copy_items(state, target))
     return new
+
+
+def _own_attributes(wrapper: Any) -> Any:
+    """Returns the attributes of a wrapper itself, not of what it wraps."""
+    return vars(tf.__internal__.tracking.Trackable)["__dict__"].__get__(wrapper)
 
 
 def release(values: list[Any]) -> None:
@@ -132,9 +138,26 @@ def same_buffer(left: Any, right: Any) -> bool:
 
 
 def placement(value: Any) -> str:
-    """Returns the variable's device and the kind of its distribution."""
-    return f"{type(value).__name__} on {getattr(value, 'device', '?')}"
+    """Returns the variable's device, and its class where it is distributed."""
+    device = str(getattr(value, "device", "?"))
+    spread = getattr(value, "distribute_strategy", None) is not None
+    return f"{type(value).__name__} on {device}" if spread else device
 
 
 def finish(values: list[Any]) -> None:
     """Nothing to do: eager variables are copied when they are created."""
+
+
+@contextmanager
+def fixed_global_rng() -> Iterator[None]:
+    """Nothing to do: Keras draws stateless numbers on TensorFlow."""
+    yield
+
+
+def gradients(model: Any, inputs: Any) -> list[Any]:
+    """Returns the gradient of the mean squared outputs and all losses."""
+    values = [v.value for v in model.trainable_variables]
+    with tf.GradientTape() as tape:
+        loss = total_loss(model(inputs), model.losses)
+    found = tape.gradient(loss, values, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(grad) for grad in found]

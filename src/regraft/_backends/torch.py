@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from ._loss import total_loss
 
 
 def shared_types() -> tuple[type, ...]:
@@ -83,3 +87,22 @@ def finish(values: list[Any]) -> None:
     """Waits for the streams of the devices on which the values lie."""
     for device in {value.device for value in values if value.device.type == "cuda"}:
         torch.cuda.synchronize(device)
+
+
+@contextmanager
+def fixed_global_rng() -> Iterator[None]:
+    """Seeds torch's generator, from which unseeded layers draw, and restores it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def gradients(model: Any, inputs: Any) -> list[Any]:
+    """Returns the gradient of the mean squared outputs and all losses."""
+    values = [v.value for v in model.trainable_variables]
+    loss = total_loss(model(inputs), model.losses)
+    found = torch.autograd.grad(loss, values, allow_unused=True)
+    return [
+        torch.zeros_like(value) if grad is None else grad
+        for value, grad in zip(values, found, strict=True)
+    ]

@@ -1,0 +1,389 @@
+"""Compares two models object by object.
+
+The comparison walks both models at once, breadth first, and pairs what stands
+at the same place. Each pair is looked at once. Layers and variables are reached
+by their names first, so that a difference is reported under a path that a
+reader knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _backends, _keras
+from ._atoms import ATOMS
+from ._parts import attributes
+from ._walk import Walk, is_model_state
+
+_CONTAINERS = list | tuple | dict | set | frozenset | deque
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "(nothing)"
+
+
+_NOTHING = _Nothing()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which two models differ.
+
+    Attributes:
+        path: Where, from the model's name downwards.
+        left: What the first model has there.
+        right: What the second model has there.
+        why: What kind of difference it is, in words.
+    """
+
+    path: str
+    left: Any
+    right: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}: {_show(self.left)} | {_show(self.right)}"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, _keras.Layer):
+        return f"<{type(value).__name__} {value.name}>"
+    if isinstance(value, _keras.Variable):
+        return f"<Variable {value.path} {tuple(value.shape)}>"
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"array{value.shape} {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class Comparison:
+    """The state of one comparison.
+
+    Args:
+        left: The first model.
+        right: The second model.
+    """
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+        self.objects = 0
+        self.variables = 0
+        self.bytes = 0
+        self._queue: deque[tuple[Any, Any, str]] = deque()
+        self._pairs: set[tuple[int, int]] = set()
+        self._right_of: dict[int, int] = {}
+        self._left_of: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._walk = Walk(left)  # Knows which objects may be shared.
+        self._backend = _backends.active()
+
+    def run(self) -> Iterator[Difference]:
+        """Yields every difference in structure and state."""
+        for model in (self.left, self.right):
+            for layer in _trainers(model):
+                _keras.jax_sync(layer)
+        name = getattr(self.left, "name", type(self.left).__name__)
+        if self.left is self.right:
+            yield Difference(name, self.left, self.right, "one and the same object")
+            return
+        self._queue.append((self.left, self.right, name))
+        while self._queue:
+            left, right, path = self._queue.popleft()
+            yield from self._compare(left, right, path)
+
+    # --- one pair --------------------------------------------------------------
+
+    def _compare(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        kind = type(left)
+        if kind in ATOMS or type(right) in ATOMS:
+            if not same_atom(left, right):
+                yield Difference(path, left, right, "value")
+            return
+        if (id(left), id(right)) in self._pairs:
+            return
+        self._pairs.add((id(left), id(right)))
+        self._alive += [left, right]
+        self.objects += 1
+        if left is right:
+            yield from self._compare_shared(left, path)
+            return
+        if _class_of(left) is not _class_of(right):
+            yield Difference(path, kind, type(right), "class")
+            return
+        yield from self._compare_ties(left, right, path)
+        yield from self._compare_contents(left, right, path)
+
+    def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
+        if isinstance(obj, types.FunctionType):
+            shared = not self._walk.must_copy(obj)
+        elif isinstance(obj, tuple | frozenset):
+            self._queue.extend((part, part, path) for part in obj)
+            return
+        elif isinstance(obj, types.MethodType):
+            self._queue.append((obj.__self__, obj.__self__, path))
+            return
+        else:
+            shared = getattr(self._walk.maker(obj), "shares", False)
+            shared = shared or _is_named(obj)
+        if not shared:
+            yield Difference(path, obj, obj, "shared by both models")
+
+    def _compare_ties(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        if not (is_model_state(left) or isinstance(left, np.ndarray)):
+            return
+        other = self._right_of.setdefault(id(left), id(right))
+        back = self._left_of.setdefault(id(right), id(left))
+        if other != id(right):
+            yield Difference(path, left, right, "tie: one object became several")
+        elif back != id(left):
+            yield Difference(path, left, right, "tie: several objects became one")
+
+    def _compare_contents(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        if isinstance(left, _keras.Variable):
+            yield from self._compare_variables(left, right, path)
+        elif isinstance(left, _keras.KerasTensor):
+            self._compare_tensors(left, right, path)
+        elif isinstance(left, np.ndarray) or hasattr(left, "__array__"):
+            yield from compare_arrays(left, right, path)
+        elif isinstance(left, types.FunctionType):
+            yield from self._compare_functions(left, right, path)
+        elif isinstance(left, types.MethodType):
+            self._push(left.__func__, right.__func__, f"{path}.__func__")
+            self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, functools.partial):
+            self._push(left.func, right.func, f"{path}.func")
+            self._push(left.args, right.args, f"{path}.args")
+            self._push(left.keywords, right.keywords, f"{path}.keywords")
+        elif isinstance(left, weakref.ref):
+            yield from self._compare_references(left, right, path)
+        else:
+            yield from self._compare_items(left, right, path)
+            yield from self._compare_attributes(left, right, path)
+
+    def _push(self, left: Any, right: Any, path: str) -> None:
+        self._queue.append((left, right, path))
+
+    # --- kinds of objects --------------------------------------------------------
+
+    def _compare_variables(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        self.variables += 1
+        old, new = _keras.raw_value(left), _keras.raw_value(right)
+        self._compare_states(
+            _keras.variable_state(left), _keras.variable_state(right), path
+        )
+        if old is None or new is None:
+            if old is not new:
+                yield Difference(path, left, right, "one of them has no value")
+            return
+        if self._backend.same_buffer(old, new):
+            yield Difference(path, left, right, "shared buffer")
+        where, there = self._backend.placement(old), self._backend.placement(new)
+        if where != there:
+            yield Difference(path, where, there, "device or sharding")
+        values = to_numpy(left), to_numpy(right)
+        self.bytes += values[0].nbytes
+        yield from compare_arrays(*values, path)
+
+    def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
+        states = [_keras.tensor_state(tensor) for tensor in (left, right)]
+        if all(_keras.is_automatic_tensor_name(state["name"]) for state in states):
+            for state in states:
+                del state["name"]  # A counter's value, not somebody's choice.
+        self._compare_states(*states, path)
+        origins = [_keras.history(tensor) or (None, 0, 0) for tensor in (left, right)]
+        self._push(origins[0][0], origins[1][0], f"{path}.<made by>")
+        self._push(origins[0][2], origins[1][2], f"{path}.<output number>")
+
+    def _compare_functions(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        if left.__code__ != right.__code__ or left.__globals__ is not right.__globals__:
+            yield Difference(path, left, right, "function")
+            return
+        self._push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
+        self._push(left.__kwdefaults__, right.__kwdefaults__, f"{path}.<defaults>")
+        self._push(left.__dict__, right.__dict__, f"{path}.<attributes>")
+        cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
+        for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):
+            self._push(_content(mine), _content(other), f"{path}.<{name}>")
+
+    def _compare_references(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        mine, other = left(), right()
+        if (mine is None) != (other is None):
+            yield Difference(path, mine, other, "weak reference")
+        elif self._right_of.get(id(mine), id(other)) != id(other) and mine is not other:
+            yield Difference(path, mine, other, "weak reference")
+
+    def _compare_items(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        if isinstance(left, dict):
+            yield from self._compare_dicts(left, right, path)
+        elif isinstance(left, set | frozenset):
+            yield from self._compare_sets(left, right, path)
+        elif isinstance(left, list | tuple | deque):
+            mine, other = list(left), list(right)
+            if len(mine) != len(other):
+                yield Difference(path, len(mine), len(other), "number of items")
+            for i, (x, y) in enumerate(zip(mine, other, strict=False)):
+                self._push(x, y, f"{path}[{i}]")
+
+    def _compare_dicts(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        if all(type(k) in ATOMS and not _keras.is_identity_key(k) for k in left):
+            if list(left) != list(right):
+                yield Difference(path, list(left), list(right), "keys")
+            for key in [k for k in left if k in right]:
+                self._push(left[key], right[key], f"{path}[{key!r}]")
+            return
+        if len(left) != len(right):
+            yield Difference(path, len(left), len(right), "number of items")
+        pairs = zip(left.items(), right.items(), strict=False)
+        for i, ((k, v), (key, value)) in enumerate(pairs):
+            if not _keras.is_identity_key(k):
+                self._push(k, key, f"{path}.<key {i}>")
+            self._push(v, value, f"{path}[…{i}]")
+
+    def _compare_sets(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        plain = all(type(x) in ATOMS and not _keras.is_identity_key(x) for x in left)
+        if len(left) != len(right):
+            yield Difference(path, len(left), len(right), "number of items")
+        elif plain and set(left) != set(right):
+            yield Difference(path, left, right, "value")
+        elif not plain:
+            shared = [x for x in left if x in right and is_model_state(x)]
+            self._queue.extend((x, x, f"{path}{{…}}") for x in shared)
+
+    def _compare_attributes(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        if isinstance(left, _keras.Layer):
+            yield from self._compare_members(left, right, path)
+        mine, other = attributes(left), attributes(right)
+        if not mine and not other and not isinstance(left, _CONTAINERS):
+            yield from self._compare_opaque(left, right, path)
+        _keras.forget_bookkeeping(left, mine)
+        _keras.forget_bookkeeping(right, other)
+        self._compare_states(mine, other, path)
+
+    def _compare_opaque(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        """Compares objects whose state is hidden, by what they say of themselves."""
+        if type(left).__eq__ is not object.__eq__:
+            if not left == right:
+                yield Difference(path, left, right, "value")
+            return
+        try:
+            mine, other = left.__reduce_ex__(4), right.__reduce_ex__(4)
+        except (TypeError, ValueError):
+            return
+        self._push(mine, other, path)
+
+    def _compare_members(
+        self, left: Any, right: Any, path: str
+    ) -> Iterator[Difference]:
+        """Pairs layers and variables by position, and names them in paths."""
+        graphs = _keras.inner_graph(left), _keras.inner_graph(right)
+        kinds = [
+            ("layers", _keras.sublayers(left), _keras.sublayers(right)),
+            ("variables", _keras.own_variables(left), _keras.own_variables(right)),
+        ]
+        if None not in graphs:
+            kinds.insert(0, ("operations", *(g.operations for g in graphs)))
+        elif graphs[0] is not graphs[1]:
+            yield Difference(path, graphs[0], graphs[1], "one of them has no graph")
+        for what, mine, other in kinds:
+            if len(mine) != len(other):
+                names = [[x.name for x in side] for side in (mine, other)]
+                yield Difference(path, *names, f"number of {what}")
+            for x, y in zip(mine, other, strict=False):
+                self._push(x, y, f"{path}/{x.name}")
+
+    def _compare_states(
+        self, left: dict[str, Any], right: dict[str, Any], path: str
+    ) -> None:
+        for name in left | right:
+            mine, other = left.get(name, _NOTHING), right.get(name, _NOTHING)
+            self._push(mine, other, f"{path}.{name}")
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # An empty cell.
+        return _NOTHING
+
+
+def _class_of(obj: Any) -> Any:
+    """Returns the class, where containers that Keras wraps count as plain ones."""
+    kind = type(obj)
+    if kind.__module__.split(".")[0] in ("keras", "tensorflow", "builtins"):
+        for plain in (list, dict, set):
+            if isinstance(obj, plain):
+                return plain
+    return kind
+
+
+def _is_named(obj: Any) -> bool:
+    """Tells whether an object is found by its name: a function of a C library."""
+    if isinstance(obj, weakref.ref | types.BuiltinFunctionType):
+        return True
+    try:
+        return isinstance(obj.__reduce_ex__(4), str)
+    except Exception:  # An object that cannot say is an object like any other.
+        return False
+
+
+def _trainers(model: Any) -> list[Any]:
+    layers = _keras.all_layers(model) if isinstance(model, _keras.Layer) else []
+    return [layer for layer in layers if isinstance(layer, _keras.Trainer)]
+
+
+def same_atom(left: Any, right: Any) -> bool:
+    """Compares values exactly: `1`, `1.0` and `True` differ, NaN equals itself."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, float) and left != left:
+        return bool(right != right)
+    return bool(left == right)
+
+
+def to_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """Returns the exact value of a variable or tensor as an array."""
+    if isinstance(value, _keras.Variable):
+        value = _keras.raw_value(value)
+    return _keras.to_numpy(value)
+
+
+def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
+    """Yields a difference unless shape, dtype and every bit are the same."""
+    mine, other = to_numpy(left), to_numpy(right)
+    if mine.shape != other.shape:
+        yield Difference(path, mine.shape, other.shape, "shape")
+    elif mine.dtype != other.dtype:
+        yield Difference(path, str(mine.dtype), str(other.dtype), "dtype")
+    elif mine.dtype == object:
+        if mine.tolist() != other.tolist():
+            yield Difference(path, mine, other, "value")
+    elif mine.tobytes() != other.tobytes():
+        yield Difference(path, mine, other, _how_far(mine, other))
+
+
+def _how_far(left: Any, right: Any) -> str:
+    differing = int(np.sum(left != right))
+    text = f"{differing} of {left.size} numbers"
+    if np.issubdtype(left.dtype, np.floating):
+        farthest = np.max(np.abs(left.astype("float64") - right.astype("float64")))
+        text += f", by up to {farthest:.3g}"
+    return text

@@ -1,0 +1,157 @@
+"""Compares what two models do: outputs, masks, losses, gradients, a step.
+
+The models are never run themselves. Copies of both are, so that neither their
+random streams, nor their metrics, nor anything that a custom layer counts is
+moved by being compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from . import _backends, _keras
+from ._clone import clone
+from ._diff import Difference, compare_arrays, same_atom, to_numpy
+from ._errors import RegraftError
+
+_BATCH, _LENGTH = 2, 6
+
+
+def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
+    """Yields differences in what two models compute.
+
+    Args:
+        left: The first model.
+        right: The second model.
+        inputs: What to call them on; drawn from their input specs if None.
+    """
+    if inputs is None:
+        inputs = draw_inputs(left)
+    if inputs is None or not getattr(left, "built", True):
+        return
+    name = getattr(left, "name", type(left).__name__)
+    for training in (False, True):
+        mode = "training" if training else "inference"
+        answers = [_call(model, inputs, training) for model in (left, right)]
+        yield from _compare_answers(*answers, f"{name}(inputs, {mode})")
+    if getattr(left, "compiled", False) and getattr(right, "compiled", False):
+        # The step applies the gradients, so that they need no look of their own.
+        answers = [_attempt(_step, model, inputs) for model in (left, right)]
+        yield from _compare_answers(*answers, f"{name}.<after one training step>")
+    elif isinstance(left, _keras.Layer):
+        answers = [_attempt(_gradients, model, inputs) for model in (left, right)]
+        yield from _compare_answers(*answers, f"{name}.<gradients>")
+
+
+def draw_inputs(model: Any, seed: int = 0) -> Any:
+    """Draws inputs that fit a model's specs, or None where it states none."""
+    specs = _keras.input_specs(model)
+    if specs is None:
+        return None
+    generator = np.random.default_rng(seed)
+    return keras.tree.map_structure(lambda spec: _draw(spec, generator), specs)
+
+
+def _draw(spec: Any, generator: Any) -> Any:
+    shape = [n if n is not None else _LENGTH for n in spec.shape]
+    if shape and spec.shape[0] is None:
+        shape[0] = _BATCH
+    dtype = keras.backend.standardize_dtype(spec.dtype)
+    if dtype == "string":
+        return np.full(shape, "a b", dtype=object)
+    if dtype == "bool":
+        return generator.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return generator.integers(0, 2, shape).astype(dtype)
+    values = generator.normal(size=shape)
+    return keras.ops.convert_to_numpy(keras.ops.cast(values, dtype))
+
+
+Answer = dict[str, Any]
+
+
+def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) -> Answer:
+    """Asks a copy of the model, with nobody's random numbers fixed."""
+    try:
+        probe = clone(model)
+    except RegraftError as error:
+        return {"cannot be copied to be run": type(error).__name__}
+    with _backends.active().fixed_global_rng():
+        try:
+            return question(probe, inputs)
+        except Exception as error:  # Whatever a model raises is an answer, too.
+            return {"raises": type(error).__name__}
+
+
+def _call(model: Any, inputs: Any, training: bool) -> Answer:
+    def ask(probe: Any, inputs: Any) -> Answer:
+        takes_training = isinstance(probe, _keras.Layer)
+        kwargs = {"training": training} if takes_training else {}
+        outputs = probe(inputs, **kwargs)
+        answer: Answer = {}
+        for i, output in enumerate(keras.tree.flatten(outputs)):
+            answer[f"output {i}"] = output
+            mask = _keras.mask_of(output)
+            answer[f"mask {i}"] = mask
+        if takes_training:
+            for i, loss in enumerate(probe.losses):
+                answer[f"loss {i}"] = loss
+            for variable in probe.non_trainable_variables:
+                answer[f"state {variable.path}"] = to_numpy(variable)
+        return answer
+
+    return _attempt(ask, model, inputs)
+
+
+def _gradients(probe: Any, inputs: Any) -> Answer:
+    gradients = _backends.active().gradients(probe, inputs)
+    paths = [variable.path for variable in probe.trainable_variables]
+    return {f"{i} {p}": g for i, (p, g) in enumerate(zip(paths, gradients, strict=True))}
+
+
+def _step(probe: Any, inputs: Any) -> Answer:
+    """Trains on one batch, with targets that suit the loss, if any do."""
+    outputs = keras.tree.map_structure(to_numpy, probe(inputs))
+    answer: Answer = {}
+    generator = np.random.default_rng(1)
+
+    def likely(output: Any) -> Any:
+        return generator.random(output.shape).astype(output.dtype)
+
+    def classes(output: Any) -> Any:
+        return generator.integers(0, output.shape[-1], output.shape[:-1])
+
+    for targets in (likely, classes):
+        trial = clone(probe)
+        try:
+            wanted = keras.tree.map_structure(targets, outputs)
+            logs = trial.train_on_batch(inputs, wanted, return_dict=True)
+        except Exception as error:  # The loss wants other targets.
+            answer["raises"] = type(error).__name__
+            continue
+        answer = {f"log {name}": np.asarray(value) for name, value in logs.items()}
+        for variable in [*trial.variables, *_slots(trial)]:
+            answer[f"{len(answer)} {variable.path}"] = to_numpy(variable)
+        break
+    return answer
+
+
+def _slots(model: Any) -> list[Any]:
+    return list(model.optimizer.variables) if model.optimizer is not None else []
+
+
+def _compare_answers(left: Answer, right: Answer, path: str) -> Iterator[Difference]:
+    if list(left) != list(right):
+        yield Difference(path, list(left), list(right), "what it returns")
+        return
+    for key in left:
+        mine, other, where = left[key], right[key], f"{path}.{key}"
+        if isinstance(mine, str) or mine is None or other is None:
+            if mine is not other and not same_atom(mine, other):
+                yield Difference(where, mine, other, "value")
+        else:
+            yield from compare_arrays(mine, other, where)

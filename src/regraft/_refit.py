@@ -1,0 +1,98 @@
+"""Fits a layer that was built for one input shape to another.
+
+`clone_model` draws new weights, so a layer that meets another shape than its
+original did (a `Dense` behind a `Flatten` of a larger image) may simply be
+built again. A *ghost*, a copy that has forgotten its variables, is called on
+the new shape first: if its weights come out as the layer's own, nothing needs
+to change.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import keras
+
+from . import _keras
+from ._walk import Rules, Walk
+
+
+class SameVariables(Rules):
+    """Every variable stands for itself."""
+
+    def variable(self, variable: Any) -> Any:
+        """Returns the variable."""
+        return variable
+
+
+def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Returns the layer, or one like it with weights for other input shapes.
+
+    Args:
+        layer: A layer that was just made and is used nowhere.
+        args: What it is going to be called with.
+        kwargs: What it is going to be called with, by keyword.
+    """
+    models = _keras.Functional | _keras.Sequential
+    if isinstance(layer, models) or not layer.built or not layer.weights:
+        return layer
+    with _keras.quiet_globals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ghost = _ghost(layer, args, kwargs)
+        if ghost is not None:
+            if not _weights(ghost) - _weights(layer):
+                return layer
+            if _is_complete(ghost, layer):
+                return ghost
+        return _from_config(layer) or layer
+
+
+def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    walk = Walk(layer, rules=SameVariables())
+    for variable in layer.variables:  # torch: parameter dicts hold the values too.
+        value = _keras.raw_value(variable)
+        walk.remember(value, value)
+    ghost = walk.run()
+    for _, operation in walk.operations:
+        if isinstance(operation, _keras.Layer):
+            _keras.forget_variables(operation)
+    try:
+        ghost(*keras.tree.map_structure(_detached, args), **_detach(kwargs))
+    except Exception:  # Whatever a user's layer raises: this way is closed.
+        return None
+    for _, operation in walk.operations:
+        _keras.forget_calls(operation)
+    return ghost
+
+
+def _detach(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {k: keras.tree.map_structure(_detached, v) for k, v in kwargs.items()}
+
+
+def _detached(x: Any) -> Any:
+    """Returns a symbolic tensor without a history: a trial leaves no trace."""
+    if not isinstance(x, _keras.KerasTensor):
+        return x
+    return _keras.KerasTensor(x.shape, dtype=x.dtype, sparse=x.sparse)
+
+
+def _weights(layer: Any) -> Counter[Any]:
+    return Counter((v.name, tuple(v.shape)) for v in layer.weights)
+
+
+def _is_complete(ghost: Any, layer: Any) -> bool:
+    """Tells whether `build()` made everything again, and nothing twice."""
+    names = [Counter(v.name for v in x.weights) for x in (ghost, layer)]
+    parts = [len(_keras.all_layers(x)) for x in (ghost, layer)]
+    return names[0] == names[1] and parts[0] == parts[1]
+
+
+def _from_config(layer: Any) -> Any:
+    if not _keras.has_trusted_config(layer):
+        return None
+    try:
+        return type(layer).from_config(layer.get_config())
+    except Exception:  # Whatever a user's constructor raises: this way is closed.
+        return None

@@ -1,0 +1,140 @@
+"""Puts a new graph, or new layers, into a copy of a model or layer.
+
+The walk copies all that is not the graph: class, attributes, layers attached
+outside the graph, configuration of `compile()`. Wherever it meets a part of the
+old graph it finds the new part in its memo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import _fresh, _keras
+from ._parts import path_between
+from ._refit import SameVariables
+from ._walk import Rules, Walk
+
+Memo = dict[int, Any]
+
+
+class PartsWalk(Walk):
+    """A walk whose root is not the model itself but parts of it."""
+
+    def __init__(self, root: Any, model: Any, *, rules: Rules | None = None) -> None:
+        super().__init__(root, rules=rules)
+        self.model = model
+        self.graphs: list[Any] = []
+
+    def path_of(self, obj: Any) -> str:
+        """Returns the way from the model to an object, for a message."""
+        return path_between(self.model, obj, self.model.name)
+
+
+class _Transplant(PartsWalk):
+    """Leaves it to the end to number nodes that it did not make itself."""
+
+    def note_graph(self, graph: Any, new: Any) -> None:
+        self.graphs.append(new)
+
+    def run(self) -> Any:
+        new = super().run()
+        for graph in self.graphs:
+            _keras.index_nodes(graph)
+        return new
+
+
+class _WithoutSlots(Rules):
+    """Takes no memory for the state of optimizers, which starts anew."""
+
+    def __init__(self) -> None:
+        self.walk: Walk | None = None
+        self._slots: set[int] | None = None
+
+    def value(self, variable: Any) -> Any:
+        if self._slots is None and self.walk is not None:
+            optimizers = self.walk.optimizers
+            self._slots = {id(v) for old, _ in optimizers for v in _keras.slots(old)}
+        is_slot = self._slots is not None and id(variable) in self._slots
+        return None if is_slot else super().value(variable)
+
+
+def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
+    """Copies a model around new parts; what is attached to it gets new weights.
+
+    Args:
+        model: The model.
+        memo: For the id of each old part what takes its place.
+
+    Returns:
+        The new model, and the walk that made it.
+    """
+    rules = _WithoutSlots()
+    walk = rules.walk = _Transplant(model, model, rules=rules)
+    walk.memo.update(memo)
+    walk.memo.pop(id(model), None)
+    _drop_derived_state(walk, model)
+    new = walk.run()
+    _fresh.redraw(walk, new, None)
+    return new, walk
+
+
+def reset_optimizers(walk: Walk, model: Any, new: Any) -> None:
+    """Starts the optimizers of a model's copy anew.
+
+    Those whose variables all have a counterpart are built again, as they were;
+    the others wait for the first training step to show them their variables.
+    """
+    same_count = len(model.trainable_variables) == len(new.trainable_variables)
+    rebuilt = []
+    for old, optimizer in walk.optimizers:
+        if same_count and _keras.has_left_variables(old, optimizer):
+            rebuilt.append(optimizer)
+        elif old.built:
+            _keras.unbuild_optimizer(optimizer)
+    _keras.rebuild_optimizer(rebuilt)
+
+
+def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any) -> Any:
+    """Returns a layer like `layer`, on its variables, with other sublayers.
+
+    Args:
+        layer: The layer.
+        pairs: Each sublayer with the one that takes its place.
+        model: The model that it belongs to, for messages.
+    """
+    walk = _Transplant(layer, model, rules=SameVariables())
+    for variable in layer.variables:
+        value = _keras.raw_value(variable)
+        walk.remember(value, value)
+    for old, new in pairs:
+        walk.memo.update({id(a): b for a, b in counterparts(old, new)})
+    _drop_derived_state(walk, layer)
+    made = walk.run()
+    _keras.derive_state(made)
+    return made
+
+
+def counterparts(old: Any, new: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the parts of a layer with those of the layer in its place.
+
+    A variable that has no counterpart stands for itself.
+    """
+    yield old, new
+    inside, others = _keras.all_layers(old), _keras.all_layers(new)
+    if [type(x) for x in inside] == [type(x) for x in others]:
+        yield from zip(inside, others, strict=True)
+    variables, drawn = old.variables, new.variables
+    if [_kind(v) for v in variables] == [_kind(v) for v in drawn]:
+        yield from zip(variables, drawn, strict=True)
+    else:
+        yield from ((variable, variable) for variable in variables)
+
+
+def _kind(variable: Any) -> tuple[Any, ...]:
+    return tuple(variable.shape), variable.dtype
+
+
+def _drop_derived_state(walk: Walk, layer: Any) -> None:
+    for obj in _keras.derived_state(layer):
+        walk.remember(obj, None)
