@@ -102,14 +102,9 @@ def _read_inputs(model: Any, given: Any) -> _inputs.Inputs | None:
         return None
     if isinstance(model, _keras.Functional):
         return _inputs.of_graph(given, model.input, where=model.name)
-    graph = _keras.inner_graph(model)
-    old = None if graph is None else graph.inputs[0]
-    return _inputs.of_sequence(
-        given,
-        name="input" if old is None else old.name,
-        dtype=None if old is None else old.dtype,
-        where=model.name,
-    )
+    first = next(iter(_keras.sequence_of(model)), None)
+    old = first if isinstance(first, _keras.InputLayer) else None
+    return _inputs.of_sequence(given, old, where=model.name)
 
 
 def _check(model: Any, clone_function: Any, call_function: Any) -> None:

@@ -69,6 +69,8 @@ def holds_state(
         is_shared: Asked of a captured object: do both models use it as it is?
         is_model_state: Asked of a captured object: is it part of a model?
     """
+    if any(is_model_state(part) for part in captured(function)):
+        return True
     importable = is_importable(function)
     if not importable and rebinds_free_variable(function.__code__):
         return True

@@ -65,16 +65,15 @@ class FixedInput(keras.layers.Layer):
         return {**super().get_config(), **own}
 
 
-def of_sequence(given: Any, *, name: str, dtype: Any, where: str) -> Inputs:
+def of_sequence(given: Any, old: Any, *, where: str) -> Inputs:
     """Reads `input_tensors` for a Sequential model, which takes one tensor.
 
     Args:
         given: What the caller passed.
-        name: The name of the model's input.
-        dtype: The dtype of the model's input.
+        old: The model's `InputLayer`, or None if it is not built.
         where: The model, for messages.
     """
-    expected = keras.KerasTensor((None,), dtype=dtype or "float32", name=name)
+    expected = keras.KerasTensor(()) if old is None else old.output
     if isinstance(given, list | tuple):
         if len(given) != 1:
             raise UsageError(
@@ -120,7 +119,7 @@ def _make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inp
     fixed = [not isinstance(new, _keras.KerasTensor) for new in found]
     if not any(fixed):
         return Inputs(keras.tree.pack_sequence_as(struct, found), found)
-    names = [f"input_wrapper_for_{old.name}" for old in expected]
+    names = [f"input_wrapper_for_{_name(old)}" for old in expected]
     if all(fixed):
         carriers = [
             keras.Input(
@@ -158,6 +157,11 @@ def _without_dropped(struct: Any) -> Any:
     return struct
 
 
+def _name(tensor: Any) -> str:
+    layer = _keras.input_layer_of(tensor)
+    return "input" if layer is None else layer.name
+
+
 def _leaf(old: Any, new: Any, where: str) -> Any:
     """Returns the symbolic tensor, or the array, that was given for an input."""
     if isinstance(new, _keras.InputLayer):
@@ -171,7 +175,7 @@ def _leaf(old: Any, new: Any, where: str) -> Any:
         explain(
             "All entries in `input_tensors` must be KerasTensors, InputLayers or "
             "arrays.",
-            where=f"{where}, input {old.name!r}",
+            where=f"{where}, input {_name(old)!r}",
             expected="what `keras.Input(...)` returns, another symbolic tensor, an "
             "`InputLayer`, or an array or tensor whose value is then fixed",
             received=f"{new!r} (of type {type(new).__name__})",

@@ -64,6 +64,10 @@ __all__ = [
 # never follows them: it receives the nodes that were reached another way.
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
 
+# Losses that the last call added. A call that was traced leaves tensors of the
+# trace behind, which mean nothing outside of it.
+LOSS_LISTS = ("_losses", "_losses_override")
+
 # What a model made for itself while it ran: compiled functions, iterators, the
 # live state of a JAX loop. They belong to the original alone; a copy starts
 # with the value given here (absent attributes stay absent).
@@ -152,6 +156,13 @@ def own_nodes(function: Any) -> Iterator[Any]:
         yield from by_depth[depth]
 
 
+def append_call(node: Any) -> int:
+    """Lists a call on the operation that was called, and returns its number."""
+    nodes = node.operation._inbound_nodes
+    nodes.append(node)
+    return len(nodes) - 1
+
+
 def is_graph(obj: Any) -> bool:
     """Tells whether an object owns a graph of call nodes."""
     return isinstance(obj, Function) and "_nodes_by_depth" in vars(obj)
@@ -166,7 +177,7 @@ def inner_graph(model: Any) -> Any:
     """Returns the Functional behind a model (itself, a Sequential's), or None."""
     if is_graph(model):
         return model
-    inner = vars(model).get("_functional")
+    inner = getattr(model, "_functional", None)  # On torch not in `vars(model)`.
     return inner if inner is not None and is_graph(inner) else None
 
 
@@ -195,6 +206,25 @@ def all_layers(layer: Any) -> list[Any]:
                 children.append(graph)
         stack.extend(reversed(children))
     return list(found.values())
+
+
+def copy_tracker(tracker: Any, new: Any, copy_of: Any) -> None:
+    """Gives a tracker the copies of the lists in which it collects things."""
+    state = vars(new)
+    state.update(vars(tracker))
+    state["config"] = {
+        name: (copy_of(test), copy_of(store))
+        for name, (test, store) in tracker.config.items()
+    }
+    state["exclusions"] = {k: list(v) for k, v in tracker.exclusions.items()}
+
+
+def index_tracker(tracker: Any) -> None:
+    """Writes the identities of all that a tracker has collected."""
+    tracker.stored_ids = {
+        name: {id(item) for item in store}
+        for name, (_, store) in tracker.config.items()
+    }
 
 
 def own_variables(layer: Any) -> list[Any]:
@@ -521,7 +551,7 @@ def is_identity_key(key: Any) -> bool:
 def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
     """Removes attributes that say nothing about what a model is or does."""
     if isinstance(obj, Operation):
-        for name in (*NODE_LISTS, *RUNTIME_STATE, "_nodes"):
+        for name in (*NODE_LISTS, *LOSS_LISTS, *RUNTIME_STATE, "_nodes"):
             state.pop(name, None)
         for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
             state.pop(name, None)
@@ -567,11 +597,69 @@ def is_optional(spec: Any) -> bool:
 # --- replaying a graph -------------------------------------------------------
 
 
-def call_order(graph: Any) -> list[Any]:
-    """Returns the call nodes of a graph in an order in which they can be made.
+def graph_behind(model: Any) -> Any:
+    """Returns the Functional that a Functional or Sequential model runs, or None."""
+    found = model if is_graph(model) else getattr(model, "_functional", None)
+    return found if is_graph(found) else None
 
-    A node comes after those that its inputs come from and after the earlier
-    calls of the same operation, as when the graph was first made.
+
+def added_arguments(node: Any) -> set[str]:
+    """Returns the arguments of a call that its layer added by itself.
+
+    A layer looks for the masks of its inputs and for the default of `training`,
+    and may note them in the node as if they had been passed (in Keras, steps 5
+    and 6 of `Layer.__call__`; a call with one tensor and nothing else does).
+    """
+    layer = node.operation
+    if not isinstance(layer, Layer):
+        return set()
+    args, kwargs = node.arguments.args, node.arguments.kwargs
+    parameters = layer._call_signature.parameters
+    bound = {**dict(zip(parameters, args, strict=False)), **kwargs}
+    added = set()
+    for name, value in kwargs.items():
+        others = {k: v for k, v in bound.items() if k != name and has_tensors(v)}
+        if name == "mask" and len(others) == 1:
+            [source] = others.values()
+        elif name.removesuffix("_mask") in others:
+            source = others[name.removesuffix("_mask")]
+        else:
+            continue
+        masks = [get_keras_mask(x) for x in keras.tree.flatten(source)]
+        passed = keras.tree.flatten(value)
+        if [id(mask) for mask in masks] == [id(mask) for mask in passed]:
+            added.add(name)
+    if len(args) == 1 and ("mask" in added or "mask" not in parameters):
+        for name in layer._call_context_args & kwargs.keys():
+            if name in parameters and kwargs[name] is parameters[name].default:
+                added.add(name)
+    return added
+
+
+def has_tensors(value: Any) -> bool:
+    """Tells whether an argument of a call holds symbolic tensors."""
+    return any(isinstance(x, KerasTensor) for x in keras.tree.flatten(value))
+
+
+def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns what a node's operation was called with, and nothing it added."""
+    args, kwargs = node.arguments.args, node.arguments.kwargs
+    added = added_arguments(node)
+    return args, {k: v for k, v in kwargs.items() if k not in added}
+
+
+def argument_tensors(node: Any) -> list[Any]:
+    """Returns the symbolic tensors that a node's operation was called with."""
+    flat = keras.tree.flatten(call_arguments(node))
+    return [x for x in flat if isinstance(x, KerasTensor)]
+
+
+def call_order(graph: Any) -> list[Any]:
+    """Returns the calls that make a graph's outputs, in an order that works.
+
+    A node comes after those that its arguments come from and after the earlier
+    calls of the same operation, as when the graph was first made. Operations
+    that only compute masks for layers to find are left out.
     """
     mine = {id(node): node for node in own_nodes(graph)}
     before: dict[int, Any] = {}
@@ -579,14 +667,14 @@ def call_order(graph: Any) -> list[Any]:
         calls = [node for node in operation._inbound_nodes if id(node) in mine]
         before.update({id(b): a for a, b in itertools.pairwise(calls)})
     order: dict[int, Any] = {}
-    for start in mine.values():
-        stack = [start]
+    starts = [node for node in mine.values() if node.is_input]
+    for start in [*starts, *map(producer, graph._outputs)]:
+        stack = [start] if id(start) in mine else []
         while stack:
             node = stack[-1]
-            needs = [n for n in node.parent_nodes if id(n) in mine]
-            if id(node) in before:
-                needs.append(before[id(node)])
-            needs = [n for n in needs if id(n) not in order]
+            needs = [producer(x) for x in argument_tensors(node)]
+            needs.append(before.get(id(node)))
+            needs = [n for n in needs if id(n) in mine and id(n) not in order]
             if needs:
                 stack.extend(reversed(needs))
             else:
@@ -599,9 +687,9 @@ def call_chain(graph: Any) -> list[Any] | None:
     """Returns the layers of a graph that is a mere sequence of them, or None."""
     operations, last = [], None
     for node in call_order(graph):
-        arguments = node.arguments
-        plain = len(arguments.args) == 1 and not arguments.kwargs
-        if last is not None and not (plain and arguments.args[0] is last):
+        args, kwargs = call_arguments(node)
+        is_plain = len(args) == 1 and not kwargs
+        if last is not None and not (is_plain and args[0] is last):
             return None
         if not isinstance(node.operation, Layer) or len(node.outputs) != 1:
             return None
@@ -609,6 +697,20 @@ def call_chain(graph: Any) -> list[Any] | None:
         last = node.outputs[0]
     is_whole = len(graph._outputs) == 1 and graph._outputs[0] is last
     return operations if is_whole and len(graph._inputs) == 1 else None
+
+
+def operations_behind(tensors: Iterable[Any]) -> list[Any]:
+    """Returns the operations that symbolic tensors come from, each once."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    stack = [producer(tensor) for tensor in tensors]
+    while stack:
+        node = stack.pop()
+        if node is not None and id(node) not in seen:
+            seen.add(id(node))
+            found[id(node.operation)] = node.operation
+            stack += map(producer, node.input_tensors)
+    return list(found.values())
 
 
 def input_layer_of(tensor: Any) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS, is_shared_class
+from ._errors import CopyError
 from ._parts import slots_of
 
 Maker = Callable[[Any, Any], Any]
@@ -46,18 +47,20 @@ _share.shares = True  # type: ignore[attr-defined]
 
 def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
+    if kind is list and not any(type(x) not in ATOMS for x in obj):
+        return walk.remember(obj, obj.copy())
     new = walk.remember(obj, list.__new__(kind))
-
-    def fill(obj: Any, new: Any) -> None:
-        copy_of = walk.copy_of
-        items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
-        list.clear(new)
-        list.extend(new, items)
-        if kind is not list:
-            fill_attributes(walk, obj, new)
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_list, obj, new)
     return new
+
+
+def _fill_list(walk: Any, obj: Any, new: Any) -> None:
+    copy_of = walk.copy_of
+    items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
+    list.clear(new)
+    list.extend(new, items)
+    if type(obj) is not list:
+        fill_attributes(walk, obj, new)
 
 
 def _needs_hash(key: Any) -> bool:
@@ -69,51 +72,60 @@ def _needs_hash(key: Any) -> bool:
 
 def _make_dict(walk: Any, obj: Any) -> Any:
     kind = type(obj)
+    if not obj and kind in (dict, OrderedDict):
+        return walk.remember(obj, kind())
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     new = walk.remember(obj, base.__new__(kind))
+    walk.fill_later(_fill_dict, obj, new)
+    return new
 
-    def fill(obj: Any, new: Any) -> None:
-        copy_of = walk.copy_of
-        if isinstance(obj, defaultdict):
-            new.default_factory = copy_of(obj.default_factory)
-        items = [
-            (k, v if type(v) in ATOMS else copy_of(v)) for k, v in base.items(obj)
-        ]
-        if any(_needs_hash(key) for key, _ in items):
-            for key, _ in items:
-                copy_of(key)
-            walk.hash_later(lambda: put([(walk.new_key(k), v) for k, v in items]))
-        else:
-            put(items)
-        if kind is not dict:
-            fill_attributes(walk, obj, new)
 
-    def put(items: list[tuple[Any, Any]]) -> None:
+def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
+    copy_of = walk.copy_of
+    kind = type(obj)
+    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
+    if issubclass(kind, defaultdict):
+        new.default_factory = copy_of(obj.default_factory)
+    items = [(k, v if type(v) in ATOMS else copy_of(v)) for k, v in base.items(obj)]
+
+    def put(translate: Callable[[Any], Any]) -> None:
         base.clear(new)
         for key, value in items:
-            base.__setitem__(new, key, value)
+            base.__setitem__(new, translate(key), value)
 
-    walk.fill_later(fill, obj, new)
-    return new
+    if any(_needs_hash(key) for key, _ in items):
+        for key, _ in items:
+            copy_of(key)
+        walk.hash_later(lambda: put(walk.new_key))
+    else:
+        put(_unchanged)
+    if kind is not dict:
+        fill_attributes(walk, obj, new)
+
+
+def _unchanged(key: Any) -> Any:
+    return key
 
 
 def _make_set(walk: Any, obj: Any) -> Any:
     kind = type(obj)
+    if kind is set and not any(_needs_hash(item) for item in obj):
+        return walk.remember(obj, obj.copy())
     new = walk.remember(obj, set.__new__(kind))
-
-    def fill(obj: Any, new: Any) -> None:
-        items = list(set.__iter__(obj))
-        if any(_needs_hash(item) for item in items):
-            for item in items:
-                walk.copy_of(item)
-            walk.hash_later(lambda: set.update(new, map(walk.new_key, items)))
-        else:
-            set.update(new, items)
-        if kind is not set:
-            fill_attributes(walk, obj, new)
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_set, obj, new)
     return new
+
+
+def _fill_set(walk: Any, obj: Any, new: Any) -> None:
+    items = list(set.__iter__(obj))
+    if any(_needs_hash(item) for item in items):
+        for item in items:
+            walk.copy_of(item)
+        walk.hash_later(lambda: set.update(new, map(walk.new_key, items)))
+    else:
+        set.update(new, items)
+    if type(obj) is not set:
+        fill_attributes(walk, obj, new)
 
 
 def _make_deque(walk: Any, obj: Any) -> Any:
@@ -122,7 +134,7 @@ def _make_deque(walk: Any, obj: Any) -> Any:
     deque.__init__(new, (), obj.maxlen)
     walk.remember(obj, new)
 
-    def fill(obj: Any, new: Any) -> None:
+    def fill(walk: Any, obj: Any, new: Any) -> None:
         deque.clear(new)
         deque.extend(new, [walk.copy_of(x) for x in obj])
         if kind is not deque:
@@ -173,7 +185,7 @@ def _make_array(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, obj.copy(order="K"))
     if obj.dtype.hasobject:
 
-        def fill(obj: Any, new: Any) -> None:
+        def fill(walk: Any, obj: Any, new: Any) -> None:
             for i, item in enumerate(obj.flat):
                 new.flat[i] = walk.copy_of(item)
 
@@ -203,33 +215,31 @@ def _make_function(walk: Any, obj: Any) -> Any:
     new = walk.remember(
         obj, _functions.hollow_copy(obj, functools.partial(_make_cell, walk))
     )
-
-    def fill(obj: Any, new: Any) -> None:
-        new.__defaults__ = walk.copy_of(obj.__defaults__)
-        if obj.__kwdefaults__:
-            new.__kwdefaults__ = {
-                k: walk.copy_of(v) for k, v in obj.__kwdefaults__.items()
-            }
-        new.__dict__.update({k: walk.copy_of(v) for k, v in obj.__dict__.items()})
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_function, obj, new)
     return new
+
+
+def _fill_function(walk: Any, obj: Any, new: Any) -> None:
+    new.__defaults__ = walk.copy_of(obj.__defaults__)
+    if obj.__kwdefaults__:
+        new.__kwdefaults__ = {k: walk.copy_of(v) for k, v in obj.__kwdefaults__.items()}
+    walk.copy_items(obj.__dict__, new.__dict__)
 
 
 def _make_cell(walk: Any, obj: Any) -> Any:
     if id(obj) in walk.memo:
         return walk.memo[id(obj)]
     new = walk.remember(obj, types.CellType())
-
-    def fill(obj: Any, new: Any) -> None:
-        try:
-            content = obj.cell_contents
-        except ValueError:  # An empty cell stays empty.
-            return
-        new.cell_contents = walk.copy_of(content)
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_cell, obj, new)
     return new
+
+
+def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
+    try:
+        content = obj.cell_contents
+    except ValueError:  # An empty cell stays empty.
+        return
+    new.cell_contents = walk.copy_of(content)
 
 
 def _make_method(walk: Any, obj: Any) -> Any:
@@ -251,7 +261,7 @@ def _make_builtin_method(walk: Any, obj: Any) -> Any:
 def _make_partial(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, functools.partial.__new__(type(obj), len))
 
-    def fill(obj: Any, new: Any) -> None:
+    def fill(walk: Any, obj: Any, new: Any) -> None:
         keywords = {k: walk.copy_of(v) for k, v in obj.keywords.items()}
         own = {k: walk.copy_of(v) for k, v in vars(obj).items()}
         args = walk.copy_of(obj.args)
@@ -312,7 +322,7 @@ def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_instance(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, object.__new__(type(obj)))
-    walk.fill_later(functools.partial(fill_attributes, walk), obj, new)
+    walk.fill_later(fill_attributes, obj, new)
     return new
 
 
@@ -355,10 +365,13 @@ def _make_by_reduce(walk: Any, obj: Any) -> Any:
     if isinstance(reduced, str):  # The name of a global: a singleton.
         return walk.remember(obj, obj)
     function, args, state, items, pairs = (*reduced, None, None, None)[:5]
-    new = function(*(walk.copy_of(arg) for arg in args))
+    try:
+        new = function(*(walk.copy_of(arg) for arg in args))
+    except CopyError as error:  # Parts of a C object cannot be reached by a path.
+        raise refuse(walk, obj, "a part of it cannot be copied") from error
     walk.remember(obj, new)
 
-    def fill(obj: Any, new: Any) -> None:
+    def fill(walk: Any, obj: Any, new: Any) -> None:
         if state is not None:
             _set_state(new, walk.copy_of(state))
         for item in items or ():
@@ -370,7 +383,7 @@ def _make_by_reduce(walk: Any, obj: Any) -> Any:
     # reads it, so it is filled after everything else that is pending.
     if state is not None:
         walk.copy_of(state)
-    walk.hash_later(lambda: fill(obj, new))
+    walk.hash_later(lambda: fill(walk, obj, new))
     for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
         walk.copy_of(part)
     return new
@@ -398,33 +411,33 @@ def _make_variable(walk: Any, obj: Any) -> Any:
         return walk.remember(obj, stand_in)
     new = walk.remember(obj, object.__new__(type(obj)))
     walk.variables.append((obj, new))
-
-    def fill(obj: Any, new: Any) -> None:
-        walk.copy_items(_keras.variable_state(obj), vars(new))
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_variable, obj, new)
     return new
+
+
+def _fill_variable(walk: Any, obj: Any, new: Any) -> None:
+    walk.copy_items(_keras.variable_state(obj), vars(new))
 
 
 def _make_tensor(walk: Any, obj: Any) -> Any:
     """Copies a symbolic tensor and, unless it was cut off, what produced it."""
     new = walk.remember(obj, object.__new__(type(obj)))
-
-    def fill(obj: Any, new: Any) -> None:
-        walk.copy_items(_keras.tensor_state(obj), vars(new))
-        if _keras.history(obj) is not None:
-            walk.note_tensor(obj, new)
-            if not walk.is_cut(obj):
-                walk.copy_of(_keras.producer(obj))
-
-    walk.fill_later(fill, obj, new)
+    walk.fill_later(_fill_tensor, obj, new)
     return new
+
+
+def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
+    walk.copy_items(_keras.tensor_state(obj), vars(new))
+    if _keras.history(obj) is not None:
+        walk.note_tensor(obj, new)
+        if not walk.is_cut(obj):
+            walk.copy_of(_keras.producer(obj))
 
 
 def _make_operation(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, object.__new__(type(obj)))
     walk.operations.append((obj, new))
-    walk.fill_later(functools.partial(_fill_operation, walk), obj, new)
+    walk.fill_later(_fill_operation, obj, new)
     return new
 
 
@@ -437,7 +450,11 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     # following those would drag in the calls of other models.
     for name in _keras.NODE_LISTS:
         if name in state:
-            target[name] = _hollow_node_list(walk, state.pop(name), name)
+            target[name] = _hollow_list(walk, state.pop(name), name)
+    for name in _keras.LOSS_LISTS:
+        losses = state.get(name) or ()
+        if not all(walk.backend.is_concrete(loss) for loss in losses):
+            target[name] = _hollow_list(walk, state.pop(name), name)
     if _keras.is_graph(obj):
         walk.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
@@ -452,8 +469,8 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     _fill_slots(walk, obj, new)
 
 
-def _hollow_node_list(walk: Any, nodes: Any, name: str) -> Any:
-    """Returns a list of the same class that will hold the copy's own nodes."""
+def _hollow_list(walk: Any, nodes: Any, name: str) -> Any:
+    """Returns a list of the same class, for what will turn out to be the copy's."""
     if id(nodes) in walk.memo:
         return walk.memo[id(nodes)]
     new = walk.remember(nodes, list.__new__(type(nodes)))
@@ -467,6 +484,17 @@ def _hollow_node_list(walk: Any, nodes: Any, name: str) -> Any:
             else:
                 vars(new)[attribute] = walk.copy_of(value)
     return new
+
+
+def _make_tracker(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, object.__new__(type(obj)))
+    walk.fill_later(_fill_tracker, obj, new)
+    return new
+
+
+def _fill_tracker(walk: Any, obj: Any, new: Any) -> None:
+    _keras.copy_tracker(obj, new, walk.copy_of)
+    walk.hash_later(lambda: _keras.index_tracker(new))
 
 
 def _noting(collection: str) -> Maker:
@@ -490,6 +518,7 @@ _KERAS: dict[type, Maker] = {
     _keras.Metric: _noting("metrics"),
     _keras.SeedGenerator: _noting("seed_generators"),
     _keras.Initializer: _noting("initializers"),
+    _keras.Tracker: _make_tracker,
     _keras.KerasSaveable: _make_instance,
 }
 

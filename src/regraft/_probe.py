@@ -80,7 +80,7 @@ def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) ->
         probe = clone(model)
     except RegraftError as error:
         return {"cannot be copied to be run": type(error).__name__}
-    with _backends.active().fixed_global_rng():
+    with _keras.quiet_globals(), _backends.active().fixed_global_rng():
         try:
             return question(probe, inputs)
         except Exception as error:  # Whatever a model raises is an answer, too.

@@ -24,7 +24,9 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
     """
     names: dict[int, str] = {}
     if prefix:
-        names = {id(op): prefix + op.name for op in operations_of_models(new)}
+        copied = {id(operation) for _, operation in walk.operations}
+        inside = [op for op in operations_of_models(new) if id(op) in copied]
+        names = {id(op): prefix + op.name for op in inside}
     if name is not None or prefix:
         names[id(new)] = name if name is not None else f"{prefix}{new.name}"
     _check_unique(new, names)

@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from . import _fresh, _keras, _transplant
+from . import _fresh, _keras, _naming, _transplant
 from ._errors import UsageError, UsageTypeError, explain
 from ._inputs import Inputs, like
 from ._refit import refit
@@ -186,11 +186,13 @@ class Replay:
                 return self._new_variable(x, graph, where)
             return self._made.get(id(x), x)
 
+        masks = []
         for node in _keras.call_order(graph):
-            inputs = node.input_tensors
+            inputs = _keras.argument_tensors(node)
             if node.is_input or any(id(x) not in tensors for x in inputs):
                 continue
-            args, kwargs = node.arguments.convert(new_argument)
+            arguments = _keras.call_arguments(node)
+            args, kwargs = keras.tree.map_structure(new_argument, arguments)
             changed = any(x.shape != tensors[id(x)].shape for x in inputs)
             new = self._new_operation(node.operation, where)
             if changed and id(node.operation) not in self._called:
@@ -200,6 +202,10 @@ class Replay:
             outputs = self._call(new, args, kwargs, there, len(node.outputs))
             for old, output in zip(node.outputs, outputs, strict=True):
                 tensors[id(old)] = output
+                masks.append((_keras.mask_of(old), _keras.mask_of(output)))
+        _naming.follow_masks(masks, tensors, self._made)
+        outputs = keras.tree.flatten(_outputs(graph, tensors, where))
+        _naming.name_apart(outputs, self._made)
 
     def _refit(self, old: Any, new: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self._clone_function is not None or not isinstance(new, _keras.Layer):
@@ -260,7 +266,7 @@ class Replay:
         return new
 
     def _new_sequential(self, model: Any, inputs: Inputs | None, where: str) -> Any:
-        old = _keras.inner_graph(model)
+        old = _keras.graph_behind(model)
         if inputs is None and old is not None:
             inputs = self._own_inputs(old)
         if inputs is None:
@@ -337,7 +343,7 @@ class Replay:
 
 def _operations(model: Any) -> list[Any]:
     """Returns the operations that a graph model calls."""
-    graph = _keras.inner_graph(model)
+    graph = _keras.graph_behind(model)
     found = list(graph.operations) if graph is not None else []
     if isinstance(model, _keras.Sequential):
         found += _keras.sequence_of(model)

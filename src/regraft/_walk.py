@@ -16,9 +16,11 @@ Three kinds of work are put off on purpose:
 
 from __future__ import annotations
 
+import gc
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from . import _backends, _functions, _keras
@@ -30,6 +32,7 @@ from ._parts import path_between
 _MISSING: Any = object()
 
 Keep = Callable[[Any], bool]
+Fill = Callable[[Any, Any, Any], None]
 
 
 class Rules:
@@ -81,12 +84,12 @@ class Walk:
         self._cut: set[int] = set()
         self._keep = keep
         self._makers: dict[type, Maker] = {}
-        self._pending: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._pending: list[tuple[Fill, Any, Any]] = []
         self._hashed: list[Callable[[], None]] = []
         self._later: list[Callable[[], None]] = []
         self._allocations: list[Callable[[], None]] = []
         self._references: list[weakref.ref[Any]] = []
-        self._holders: dict[int, tuple[Callable[[Any, Any], None], Any, Any]] = {}
+        self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
 
@@ -95,10 +98,11 @@ class Walk:
     def run(self) -> Any:
         """Makes the copy and returns it."""
         try:
-            new = self.copy_of(self.root)
-            self._drain()
-            self._wire_nodes()
-            self._allocate()
+            with _without_collector():
+                new = self.copy_of(self.root)
+                self._drain()
+                self._wire_nodes()
+                self._allocate()
             for old_optimizer, new_optimizer in self.optimizers:
                 _keras.reindex_optimizer(old_optimizer, new_optimizer, self.known)
             return new
@@ -160,8 +164,8 @@ class Walk:
         self._alive.append(obj)
         return obj
 
-    def fill_later(self, fill: Callable[[Any, Any], None], obj: Any, new: Any) -> None:
-        """Schedules `fill(obj, new)`, which gives a shell its contents."""
+    def fill_later(self, fill: Fill, obj: Any, new: Any) -> None:
+        """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
         self._pending.append((fill, obj, new))
 
     def hash_later(self, action: Callable[[], None]) -> None:
@@ -218,7 +222,7 @@ class Walk:
             while pending:
                 fill, obj, new = pending.pop()
                 references = len(self._references)
-                fill(obj, new)
+                fill(self, obj, new)
                 if len(self._references) > references:
                     self._holders[id(obj)] = (fill, obj, new)
             if self._later:
@@ -242,7 +246,7 @@ class Walk:
                 self.memo[id(reference)] = reference
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
-            fill(obj, new)
+            fill(self, obj, new)
 
     def _wire_nodes(self) -> None:
         """Gives operations their nodes, and tensors and graphs the new numbers."""
@@ -253,6 +257,10 @@ class Walk:
             list.extend(new, mine)
             if inbound:
                 index.update({id(node): i for i, node in enumerate(mine)})
+        for _, graph in self._graphs:  # Layers that both models share get a new call.
+            for node in _keras.own_nodes(graph):
+                if id(node) not in index:
+                    index[id(node)] = _keras.append_call(node)
         for tensor, new in self._tensors:
             node = memo.get(id(_keras.producer(tensor)))
             _keras.set_history(new, tensor, node, index.get(id(node), 0))
@@ -290,6 +298,23 @@ class Walk:
         if type(obj) in ATOMS or (self._keep is not None and self._keep(obj)):
             return True
         return getattr(self.maker(obj), "shares", False)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Spares the garbage collector from going through all that is being made.
+
+    It would look at every object of the process again and again, for nothing:
+    the walk makes no garbage. If several threads walk at once, the one that
+    found the collector running starts it again.
+    """
+    was_running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_running:
+            gc.enable()
 
 
 def is_model_state(obj: Any) -> bool:

@@ -43,6 +43,9 @@ class Framework(Protocol):
     def same_buffer(self, left: Any, right: Any) -> bool:
         """Tells whether two values of variables occupy the same memory."""
 
+    def is_concrete(self, value: Any) -> bool:
+        """Tells whether a tensor has a value, i.e. is not part of a trace."""
+
     def placement(self, value: Any) -> str:
         """Describes where a value lies: its device or its sharding."""
 

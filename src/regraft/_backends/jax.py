@@ -88,6 +88,11 @@ def _pointers(value: Any) -> set[int]:
     return {s.data.unsafe_buffer_pointer() for s in value.addressable_shards}
 
 
+def is_concrete(value: Any) -> bool:
+    """Tells whether a tensor has a value, i.e. is not part of a trace."""
+    return not isinstance(value, jax.core.Tracer)
+
+
 def placement(value: Any) -> str:
     """Returns the array's sharding, which names its devices."""
     return str(getattr(value, "sharding", type(value).__name__))

@@ -137,6 +137,11 @@ def same_buffer(left: Any, right: Any) -> bool:
     return False
 
 
+def is_concrete(value: Any) -> bool:
+    """Tells whether a tensor has a value, i.e. is not part of a trace."""
+    return not tf.is_tensor(value) or isinstance(value, _EagerTensor | tf.Variable)
+
+
 def placement(value: Any) -> str:
     """Returns the variable's device, and its class where it is distributed."""
     device = str(getattr(value, "device", "?"))

@@ -78,6 +78,11 @@ def same_buffer(left: Any, right: Any) -> bool:
     return pointer != 0 and pointer == right.untyped_storage().data_ptr()
 
 
+def is_concrete(value: Any) -> bool:
+    """Tells whether a tensor has a value, i.e. is not part of a trace."""
+    return not isinstance(value, torch.Tensor) or value.device.type != "meta"
+
+
 def placement(value: Any) -> str:
     """Returns the tensor's device."""
     return str(getattr(value, "device", type(value).__name__))

@@ -1,0 +1,5 @@
+"""`python -m regraft`."""
+
+from ._cli import main
+
+main()

@@ -1,0 +1,483 @@
+"""`clone`: what stays the same, what becomes independent, what is refused."""
+
+import functools
+import random
+import threading
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import regraft
+
+BACKEND = keras.backend.backend()
+
+
+def small_model(**kwargs):
+    return keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.Dense(3, activation="relu", name="hidden"),
+            layers.BatchNormalization(name="norm"),
+            layers.Dropout(0.5, seed=1, name="drop"),
+            layers.Dense(2, name="head"),
+        ],
+        **kwargs,
+    )
+
+
+def batch(seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.random((8, 4), "float32"), generator.random((8, 2), "float32")
+
+
+def trained_model(**kwargs):
+    model = small_model()
+    model.compile(
+        keras.optimizers.Adam(0.01), "mse", metrics=["mae"], run_eagerly=True, **kwargs
+    )
+    model.train_on_batch(*batch())
+    return model
+
+
+def values(*holders):
+    return [v.numpy().copy() for holder in holders for v in holder.variables]
+
+
+def all_equal(left, right):
+    return len(left) == len(right) and all(
+        a.tobytes() == b.tobytes() for a, b in zip(left, right, strict=True)
+    )
+
+
+class Holder(layers.Layer):
+    """A layer that holds on to anything."""
+
+    def __init__(self, value=None, **kwargs):
+        super().__init__(**kwargs)
+        self.value = value
+
+    def call(self, x):
+        return x
+
+
+# --- training state -----------------------------------------------------------
+
+
+def test_fork_trains_alike_step_by_step():
+    model = trained_model()
+    fork = regraft.clone(model)
+    for step in range(3):
+        logs = [m.train_on_batch(*batch(step)) for m in (model, fork)]
+        assert logs[0] == logs[1]
+        assert all_equal(
+            values(model, model.optimizer, *model.metrics),
+            values(fork, fork.optimizer, *fork.metrics),
+        )
+
+
+def test_compiled_fresh_keeps_the_configuration_and_resets_the_state():
+    model = trained_model(steps_per_execution=1)
+    copy = regraft.clone(model, compiled="fresh")
+    assert all_equal(values(model), values(copy))
+    assert type(copy.optimizer) is type(model.optimizer)
+    assert float(copy.optimizer.learning_rate) == pytest.approx(0.01)
+    assert int(copy.optimizer.iterations) == 0
+    slots = copy.optimizer.variables[2:]
+    assert slots and all(not slot.numpy().any() for slot in slots)
+    assert all(not v.numpy().any() for m in copy.metrics for v in m.variables)
+    assert copy.run_eagerly
+    copy.train_on_batch(*batch())
+
+
+def test_compiled_drop_returns_an_uncompiled_model():
+    copy = regraft.clone(trained_model(), compiled="drop")
+    assert not copy.compiled
+    assert vars(copy).keys() >= vars(small_model()).keys()
+    assert not hasattr(copy, "optimizer")
+    assert copy.loss is None
+    copy.compile("sgd", "mse", run_eagerly=True)
+    copy.train_on_batch(*batch())
+
+
+# --- independence ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda m: m.train_on_batch(*batch(5)), id="train"),
+        pytest.param(lambda m: setattr(m, "trainable", False), id="freeze"),
+        pytest.param(lambda m: setattr(m.layers[0], "units", 9), id="edit"),
+        pytest.param(lambda m: setattr(m.layers[0], "name", "other"), id="rename"),
+        pytest.param(lambda m: m.layers[0].quantize("int8"), id="quantize"),
+        pytest.param(lambda m: m.layers[0].enable_lora(2), id="lora"),
+        pytest.param(lambda m: m.pop(), id="pop"),
+        pytest.param(
+            lambda m: m.optimizer.learning_rate.assign(0.5), id="learning rate"
+        ),
+    ],
+)
+@pytest.mark.parametrize("which", ["original", "copy"])
+def test_changing_one_never_shows_in_the_other(change, which):
+    model = trained_model()
+    copy, witness = regraft.clone(model), regraft.clone(model)
+    changed, other = (model, copy) if which == "original" else (copy, model)
+    change(changed)
+    assert [d for d in regraft.diff(witness, other)] == []
+
+
+def test_adapting_the_copy_leaves_the_original():
+    model = keras.Sequential([keras.Input((2,)), layers.Normalization(name="n")])
+    model.layers[0].adapt(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    copy = regraft.clone(model)
+    x = np.ones((1, 2), "float32")
+    before = model(x)
+    copy.layers[0].adapt(np.array([[10.0, 20.0], [30.0, 44.0]]))
+    np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (before, model(x))))
+
+
+def test_a_graph_survives_in_fit_and_predict_of_both():
+    # On JAX both donate their buffers: sharing one would destroy the other.
+    model = small_model()
+    model.compile("sgd", "mse")
+    copy = regraft.clone(model)
+    x, y = batch()
+    model.fit(x, y, shuffle=False, verbose=0)
+    copy.fit(x, y, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(
+        model.predict(x, verbose=0), copy.predict(x, verbose=0)
+    )
+
+
+# --- the original ------------------------------------------------------------------
+
+
+def test_the_original_is_not_touched():
+    keras.utils.set_random_seed(3)
+    model = trained_model()
+    inner = model.layers[0]
+    other = keras.Model(model.inputs, layers.Dense(1)(inner.output))
+    nodes = len(inner._inbound_nodes), len(inner._outbound_nodes)
+    before = values(model, model.optimizer, other)
+    next_name, state = layers.Dense(1).name, random.getstate()
+    twin = regraft.clone(model)
+    regraft.clone(model, weights="fresh", seed=1)
+    regraft.verify(model, twin)
+    assert (len(inner._inbound_nodes), len(inner._outbound_nodes)) == nodes
+    assert all_equal(before, values(model, model.optimizer, other))
+    assert random.getstate() == state
+    number = int(next_name.rpartition("_")[2] or 0)
+    assert layers.Dense(1).name == f"dense_{number + 1}"
+    # The node of the other model is not copied along.
+    assert len(twin.layers[0]._outbound_nodes) < nodes[1]
+
+
+def test_clone_of_a_clone_and_of_a_part():
+    model = trained_model()
+    again = regraft.clone(regraft.clone(model))
+    regraft.verify(model, again).raise_if_different()
+    layer = regraft.clone(model.layers[0])
+    assert layer.kernel is not model.layers[0].kernel
+    assert all_equal(values(layer), values(model.layers[0]))
+    with pytest.raises(AttributeError):
+        _ = layer.output
+
+
+# --- functions ------------------------------------------------------------------------
+
+GLOBAL_LAYER = layers.Dense(4, name="global_layer")
+GLOBAL_LAYER.build((None, 4))
+
+
+def test_functions_over_parts_of_the_model_are_rebuilt_over_the_copies():
+    dense = layers.Dense(4, name="tied")
+    dense.build((None, 4))
+
+    def closure(x):
+        return x + dense(x)
+
+    def default(x, layer=dense):
+        return layer(x)
+
+    def apply(layer, x):
+        return layer(x)
+
+    model = keras.Sequential([keras.Input((4,)), dense])
+    model.functions = [closure, default, functools.partial(apply, dense), dense.call]
+    copy = regraft.clone(model)
+    copy.layers[0].kernel.assign(keras.ops.zeros((4, 4)))
+    copy.layers[0].bias.assign(keras.ops.ones((4,)))
+    x = keras.ops.ones((1, 4))
+    answers = [keras.ops.convert_to_numpy(f(x)) for f in copy.functions]
+    np.testing.assert_array_equal(answers[0], np.full((1, 4), 2.0))
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, np.ones((1, 4)))
+
+
+def test_a_function_without_state_keeps_its_identity():
+    def double(x):
+        return x * 2
+
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(4, activation=double)])
+    copy = regraft.clone(model)
+    assert copy.layers[0].activation is double
+
+
+def test_state_behind_nonlocal_is_copied():
+    def counter():
+        count = 0
+
+        def increase(x):
+            nonlocal count
+            count += 1
+            return count
+
+        return increase
+
+    layer = Holder(counter())
+    layer.value(None)
+    copy = regraft.clone(layer)
+    assert (copy.value(None), copy.value(None)) == (2, 3)
+    assert layer.value(None) == 2
+
+
+def test_reading_the_model_from_a_global_warns_with_path_and_name():
+    inputs = keras.Input((4,))
+    outputs = layers.Lambda(lambda x: x + GLOBAL_LAYER.bias, name="uses_global")(
+        GLOBAL_LAYER(inputs)
+    )
+    model = keras.Model(inputs, outputs, name="globals")
+    with pytest.warns(regraft.GlobalReferenceWarning) as caught:
+        regraft.clone(model)
+    text = str(caught[0].message)
+    assert "`GLOBAL_LAYER`" in text
+    assert "globals/uses_global.function" in text
+
+
+# --- fresh, share, seed -------------------------------------------------------------------
+
+
+def test_fresh_weights_are_reproducible_and_differ_by_seed():
+    model = trained_model()
+    one, same, two = (
+        regraft.clone(model, weights="fresh", seed=seed) for seed in (1, 1, 2)
+    )
+    assert all_equal(values(one), values(same))
+    kernels = [m.layers[0].kernel.numpy() for m in (model, one, two)]
+    assert not np.array_equal(kernels[0], kernels[1])
+    assert not np.array_equal(kernels[1], kernels[2])
+    assert not one.layers[1].moving_mean.numpy().any()  # Batch statistics start anew.
+    assert int(one.optimizer.iterations) == 0
+    one.train_on_batch(*batch())
+
+
+def test_fresh_without_a_seed_draws_new_values_each_time():
+    model = small_model()
+    one, two = (regraft.clone(model, weights="fresh") for _ in range(2))
+    kernels = [m.layers[0].kernel.numpy() for m in (model, one, two)]
+    assert not np.array_equal(kernels[0], kernels[1])
+    assert not np.array_equal(kernels[1], kernels[2])
+    bound = np.sqrt(6 / (4 + 3))  # Glorot uniform, as the layer's initializer says.
+    assert np.abs(kernels[1]).max() <= bound
+
+
+def test_a_fixed_initializer_seed_is_kept_unless_a_seed_is_given():
+    initializer = keras.initializers.RandomNormal(seed=11)
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, kernel_initializer=initializer)]
+    )
+    first = model.layers[0].kernel.numpy().copy()
+    model.layers[0].kernel.assign(first * 2)
+    again = regraft.clone(model, weights="fresh").layers[0].kernel.numpy()
+    np.testing.assert_array_equal(first, again)
+    other = regraft.clone(model, weights="fresh", seed=5).layers[0].kernel.numpy()
+    assert not np.array_equal(first, other)
+
+
+def test_fresh_keeps_what_adapt_learned():
+    model = keras.Sequential(
+        [keras.Input((2,)), layers.Normalization(), layers.Dense(2)]
+    )
+    model.layers[0].adapt(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    copy = regraft.clone(model, weights="fresh", seed=1)
+    assert all_equal(values(model.layers[0]), values(copy.layers[0]))
+    assert not np.array_equal(
+        model.layers[1].kernel.numpy(), copy.layers[1].kernel.numpy()
+    )
+
+
+class Scaled(layers.Layer):
+    """Makes its variable in the constructor, where no `build()` can repeat it."""
+
+    def __init__(self, start=2.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+        self.start = start
+
+    def call(self, x):
+        return x * self.scale
+
+
+class Opaque(layers.Layer):
+    def __init__(self, source, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = keras.Variable(source.start, name="weight")
+
+    def call(self, x):
+        return x * self.weight
+
+
+def test_fresh_reaches_variables_made_in_the_constructor_or_refuses():
+    model = keras.Sequential([keras.Input((2,)), Scaled()])
+    model.layers[0].scale.assign(7.0)
+    assert regraft.clone(model, weights="fresh").layers[0].scale.numpy() == 1.0
+    model = keras.Sequential([keras.Input((2,)), Opaque(Scaled(), name="opaque")])
+    with pytest.raises(regraft.CopyError, match="cannot be drawn anew") as error:
+        regraft.clone(model, weights="fresh")
+    assert "opaque" in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+def test_share_puts_new_layers_on_the_same_variables():
+    model = trained_model()
+    tied = regraft.clone(model, weights="share")
+    assert tied is not model and tied.layers[0] is not model.layers[0]
+    assert all(a is b for a, b in zip(model.weights, tied.weights, strict=True))
+    for trainer in (tied, model):
+        trainer.train_on_batch(*batch(3))
+        x = batch()[0]
+        np.testing.assert_array_equal(
+            *(keras.ops.convert_to_numpy(m(x)) for m in (model, tied))
+        )
+    assert tied.optimizer.variables[0] is not model.optimizer.variables[0]
+
+
+def test_seed_with_copied_weights_moves_the_random_streams_only():
+    model = small_model()
+    x = batch()[0]
+    one, same, two = (regraft.clone(model, seed=seed) for seed in (1, 1, 2))
+    assert all_equal(
+        [w.numpy() for w in model.weights], [w.numpy() for w in one.weights]
+    )
+    outputs = [keras.ops.convert_to_numpy(m(x, training=True)) for m in (one, same, two)]
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert not np.array_equal(outputs[0], outputs[2])
+
+
+# --- names --------------------------------------------------------------------------------
+
+
+def test_prefix_renames_consistently_and_composes(tmp_path):
+    model = keras.Model(
+        inputs := keras.Input((4,), name="data"),
+        layers.Dense(2, name="out")(layers.Dense(3, name="hidden")(inputs)),
+        name="net",
+    )
+    model.compile("adam", {"out": "mse"}, run_eagerly=True)
+    copy = regraft.clone(model, prefix="b_")
+    assert [layer.name for layer in copy.layers] == ["b_data", "b_hidden", "b_out"]
+    assert copy.name == "b_net"
+    assert copy.weights[0].path == "b_hidden/kernel"
+    assert copy.inputs[0].name == "b_data"
+    copy.train_on_batch(*batch())
+    x = keras.Input((4,))
+    both = keras.Model(x, layers.Average()([model(x), copy(x)]))
+    both.compile("sgd", "mse", run_eagerly=True)
+    both.train_on_batch(*batch())
+    both.save(tmp_path / "both.keras")
+    loaded = keras.models.load_model(tmp_path / "both.keras")
+    np.testing.assert_array_equal(
+        *(keras.ops.convert_to_numpy(m(batch()[0])) for m in (both, loaded))
+    )
+    copy.save(tmp_path / "copy.keras")
+    keras.models.load_model(tmp_path / "copy.keras").train_on_batch(*batch())
+
+
+def test_name_renames_the_model_alone():
+    copy = regraft.clone(small_model(name="first"), name="second")
+    assert copy.name == "second"
+    assert copy.layers[0].name == "hidden"
+
+
+def test_a_name_clash_from_prefix_is_refused():
+    shared = layers.Dense(4, name="b_dense")
+    model = keras.Sequential([keras.Input((4,)), shared, layers.Dense(4, name="dense")])
+    with pytest.raises(regraft.UsageError, match="the same name") as error:
+        regraft.clone(model, prefix="b_", keep=(shared,))
+    assert "b_dense" in str(error.value)
+    assert [layer.name for layer in model.layers] == ["b_dense", "dense"]
+
+
+# --- while others are at work --------------------------------------------------------------
+
+
+def test_inside_fit_a_clone_has_the_current_weights_and_disturbs_nothing():
+    class Snapshots(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.pairs = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.take()
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.take()
+
+        def take(self):
+            copy = regraft.clone(self.model)
+            self.pairs.append((copy, values(self.model, self.model.optimizer)))
+
+    x, y = batch()
+    model = small_model()
+    model.compile("adam", "mse")
+    twin = regraft.clone(model)
+    snapshots = Snapshots()
+    model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    twin.fit(
+        x, y, batch_size=4, epochs=2, shuffle=False, verbose=0, callbacks=[snapshots]
+    )
+    assert len(snapshots.pairs) == 6
+    for copy, current in snapshots.pairs:
+        assert all_equal(values(copy, copy.optimizer), current)
+    assert all_equal(
+        values(model, model.optimizer), values(twin, twin.optimizer)
+    )
+    snapshots.pairs[0][0].fit(x, y, verbose=0)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX takes values off variables")
+def test_a_part_of_a_model_in_training_says_where_its_values_are():
+    errors = []
+
+    class Snapshot(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            try:
+                regraft.clone(self.model.layers[0])
+            except regraft.CopyError as error:
+                errors.append(str(error))
+
+    model = small_model()
+    model.compile("adam", "mse")
+    model.fit(*batch(), verbose=0, callbacks=[Snapshot()])
+    assert len(errors) == 1
+    assert "hidden/kernel" in errors[0]
+    assert "jax_state_sync" in errors[0]
+
+
+def test_several_threads_may_clone_at_once():
+    model = trained_model()
+    copies = [None] * 8
+
+    def work(i):
+        copies[i] = regraft.clone(model, prefix=f"t{i}_")
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(copies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, copy in enumerate(copies):
+        assert copy.layers[0].name == f"t{i}_hidden"
+        assert all_equal(values(copy, copy.optimizer), values(model, model.optimizer))

@@ -1,0 +1,339 @@
+"""The walk: depth, refusals, memory, and objects of every kind."""
+
+import collections
+import gc
+import io
+import socket
+import sys
+import threading
+import types
+import weakref
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import regraft
+
+
+class Holder(layers.Layer):
+    """A layer that holds on to anything, past Keras's own wrapping."""
+
+    def __init__(self, value=None, **kwargs):
+        super().__init__(**kwargs)
+        object.__setattr__(self, "value", value)
+
+    def call(self, x):
+        return x
+
+
+# --- depth -------------------------------------------------------------------
+
+
+def in_a_deep_thread(function):
+    """Keras recurses while it builds; only that part gets a deep stack."""
+    result = []
+
+    def run():
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(1_000_000)
+        try:
+            result.append(function())
+        finally:
+            sys.setrecursionlimit(limit)
+
+    threading.stack_size(512 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(0)
+    return result[0]
+
+
+def chain(length):
+    """Wires a chain by hand: Keras's own check of a graph takes quadratic time."""
+    inputs = keras.Input((2,))
+    tensor = inputs
+    for i in range(length):
+        tensor = layers.Activation("linear", name=f"layer_{i}")(tensor)
+    return inputs, tensor
+
+
+def test_a_chain_of_10000_layers():
+    inputs, output = chain(10_000)
+    # A list of tensors reaches the whole chain through their histories.
+    holder = Holder([inputs, output])
+    limit = sys.getrecursionlimit()
+    copy = regraft.clone(holder)
+    assert sys.getrecursionlimit() == limit
+    tensor, depth = copy.value[1], 0
+    while not isinstance(tensor._keras_history.operation, layers.InputLayer):
+        operation = tensor._keras_history.operation
+        tensor = operation._inbound_nodes[0].input_tensors[0]
+        depth += 1
+    assert depth == 10_000
+    assert tensor is copy.value[0]
+    assert tensor is not inputs
+
+
+def test_a_functional_chain_beyond_the_recursion_limit():
+    model = in_a_deep_thread(lambda: keras.Model(*chain(1_500)))
+    copy = regraft.clone(model)
+    assert len(copy.layers) == 1_501
+    x = np.ones((1, 2), "float32")
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(copy(x)), x)
+
+
+@pytest.mark.parametrize("container", ["list", "tuple", "dict"])
+def test_containers_nested_10000_deep(container):
+    nest = {
+        "list": lambda inner: [inner],
+        "tuple": lambda inner: (inner, [0]),
+        "dict": lambda inner: {"inner": inner},
+    }[container]
+    value = nest(None)
+    for _ in range(10_000):
+        value = nest(value)
+    layer = Holder()
+    object.__setattr__(layer, "value", value)
+    copy = regraft.clone(layer).value
+    for _ in range(10_000):
+        assert copy is not value
+        copy, value = next(iter(_items(copy))), next(iter(_items(value)))
+
+
+def _items(container):
+    return container.values() if isinstance(container, dict) else container
+
+
+# --- refusals ------------------------------------------------------------------
+
+
+def generator():
+    yield 1
+
+
+REFUSED = {
+    "file": lambda: open(__file__),  # noqa: SIM115
+    "lock": threading.Lock,
+    "socket": socket.socket,
+    "generator": generator,
+    "thread local": threading.local,
+    "memory view": lambda: memoryview(bytearray(2)),
+    "iterator over a generator": lambda: map(str, generator()),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_copied_is_refused_with_path_and_remedy(kind):
+    resource = REFUSED[kind]()
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(2)], name="net")
+    extra = {"things": [Holder(resource, name="holder")]}
+    object.__setattr__(model.layers[0], "extra", extra)
+    before = [w.numpy() for w in model.weights]
+    with pytest.raises(regraft.CopyError) as error:
+        regraft.clone(model)
+    text = str(error.value)
+    assert "cannot be copied" in text
+    assert "net/dense" in text and ".extra['things'][0].value" in text
+    assert "keep=" in text and "register_copier" in text
+    for old, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(old, weight.numpy())
+    if hasattr(resource, "close"):
+        resource.close()
+
+
+def test_keep_shares_objects_classes_and_what_predicates_name():
+    lock = threading.Lock()
+    layer = Holder(lock)
+    assert regraft.clone(layer, keep=(lock,)).value is lock
+    assert regraft.clone(layer, keep=(type(lock),)).value is lock
+    assert regraft.clone(layer, keep=[lambda obj: obj is lock]).value is lock
+    assert regraft.clone(layer, keep=lock).value is lock
+
+
+def test_a_kept_layer_is_shared_by_both_models():
+    encoder = layers.Dense(3, name="encoder")
+    model = keras.Sequential([keras.Input((2,)), encoder, layers.Dense(2)])
+    copy = regraft.clone(model, keep=(encoder,))
+    assert copy.layers[0] is encoder
+    assert copy.layers[1] is not model.layers[1]
+    x = np.ones((1, 2), "float32")
+    np.testing.assert_array_equal(
+        *(keras.ops.convert_to_numpy(m(x)) for m in (model, copy))
+    )
+    assert copy.get_config()["layers"]
+
+
+def test_register_copier_says_how():
+    class Handle:
+        def __init__(self, layer):
+            self.lock = threading.Lock()
+            self.layer = layer
+
+    dense = layers.Dense(2)
+    dense.build((None, 2))
+    model = keras.Sequential([keras.Input((2,)), dense])
+    object.__setattr__(model, "handle", Handle(dense))
+    with pytest.raises(regraft.CopyError, match="lock"):
+        regraft.clone(model)
+    regraft.register_copier(Handle, lambda old, copy: Handle(copy(old.layer)))
+    copy = regraft.clone(model)
+    assert copy.handle.layer is copy.layers[0]
+
+    class Lonely:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    regraft.register_copier(Lonely, lambda old: Lonely())
+    assert isinstance(regraft.clone(Holder(Lonely())).value, Lonely)
+
+
+def test_register_copier_checks_its_arguments():
+    with pytest.raises(regraft.UsageError, match="needs a class"):
+        regraft.register_copier("Handle", lambda old: old)
+    with pytest.raises(TypeError, match="needs a function"):
+        regraft.register_copier(int, 3)
+
+
+# --- memory --------------------------------------------------------------------
+
+
+def trained():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(2)])
+    model.compile("adam", "mse", run_eagerly=True)
+    model.train_on_batch(np.ones((2, 4)), np.ones((2, 2)))
+    return model
+
+
+@pytest.mark.parametrize("dropped", ["original", "copy"])
+def test_deleting_either_frees_it(dropped):
+    model = trained()
+    copy = regraft.clone(model)
+    victim = model if dropped == "original" else copy
+    parts = [victim, victim.layers[0], victim.layers[0].kernel, victim.optimizer]
+    references = [weakref.ref(part) for part in parts]
+    del parts, victim
+    if dropped == "original":
+        del model
+        survivor = copy
+    else:
+        del copy
+        survivor = model
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 4
+    survivor.train_on_batch(np.ones((2, 4)), np.ones((2, 2)))
+
+
+def test_100_clones_leave_no_growth():
+    model = trained()
+    regraft.clone(model)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(100):
+        regraft.clone(model)
+    gc.collect()
+    # A cache may grow by an entry or two; a hundredth of a clone each is a leak.
+    assert len(gc.get_objects()) - before < 100
+
+
+def test_running_out_of_memory_releases_what_was_taken(monkeypatch):
+    from regraft import _backends
+
+    model = trained()
+    backend = _backends.active()
+    real, taken = backend.copy_value, []
+
+    def scarce(value, walk):
+        if len(taken) == 2:
+            raise MemoryError("no more")
+        new = real(value, walk)
+        taken.append(weakref.ref(new))
+        return new
+
+    monkeypatch.setattr(backend, "copy_value", scarce)
+    gc.collect()
+    gc.disable()  # Memory must come back at once, not when cycles are collected.
+    try:
+        with pytest.raises(MemoryError) as error:
+            regraft.clone(model)
+        del error
+        buffers = [reference() for reference in taken]
+    finally:
+        gc.enable()
+    assert all(buffer is None or _is_empty(buffer) for buffer in buffers)
+    monkeypatch.undo()
+    regraft.verify(model, regraft.clone(model)).raise_if_different()
+
+
+def _is_empty(buffer):
+    deleted = getattr(buffer, "is_deleted", None)
+    return deleted() if deleted is not None else buffer.numel() == 0
+
+
+# --- kinds of objects ---------------------------------------------------------------
+
+
+def test_cycles_keys_and_identities():
+    layer = Holder(name="a")
+    knot = [layer]
+    knot.append(knot)
+    by_layer = {layer: "self", (layer, 1): "pair"}
+    by_identity = {id(layer): "address"}
+    object.__setattr__(layer, "value", [knot, by_layer, by_identity, {layer}])
+    copy = regraft.clone(layer)
+    new_knot, new_by_layer, new_by_identity, members = copy.value
+    assert new_knot[0] is copy and new_knot[1] is new_knot
+    assert new_by_layer == {copy: "self", (copy, 1): "pair"}
+    assert new_by_identity == {id(copy): "address"}
+    assert members == {copy}
+
+
+def test_weak_references_point_at_copies_or_stay():
+    inner, outside = Holder(name="inner"), Holder(name="outside")
+    layer = Holder([inner, weakref.ref(inner), weakref.ref(outside)])
+    object.__setattr__(inner, "value", weakref.WeakSet([layer, outside]))
+    copy = regraft.clone(layer)
+    assert copy.value[1]() is copy.value[0]
+    assert copy.value[2]() is outside
+    assert set(copy.value[0].value) == {copy, outside}
+
+
+def test_bound_builtin_methods_follow_their_owner():
+    items = []
+    layer = Holder([items, items.append, len, str.upper])
+    copy = regraft.clone(layer)
+    copy.value[1]("x")
+    assert copy.value[0] == ["x"] and items == []
+    assert copy.value[2] is len
+
+
+def test_containers_of_every_class():
+    Point = collections.namedtuple("Point", "x y")
+    value = [
+        Point([1], 2),
+        collections.OrderedDict(b=[1], a=[2]),
+        collections.defaultdict(list, a=[1]),
+        collections.Counter("aab"),
+        collections.deque([[1], 2], maxlen=3),
+        frozenset({("a", 1)}),
+        types.MappingProxyType({"a": [1]}),
+        bytearray(b"ab"),
+        np.array([[1], None], dtype=object),
+        io.BytesIO(b"abc"),
+        slice(1, 2),
+    ]
+    copy = regraft.clone(Holder(value)).value
+    for old, new in zip(value[:8], copy[:8], strict=True):
+        assert type(new) is type(old) and new == old
+    assert copy[0].x is not value[0].x
+    assert list(copy[1]) == ["b", "a"]
+    assert copy[2].default_factory is list
+    assert copy[4].maxlen == 3
+    assert copy[8][0] == [1] and copy[8][0] is not value[8][0]
+    assert copy[9].getvalue() == b"abc"
+    copy[9].write(b"x")
+    assert value[9].getvalue() == b"abc"
