@@ -85,7 +85,8 @@ def test_compiled_fresh_keeps_the_configuration_and_resets_the_state():
     assert float(copy.optimizer.learning_rate) == pytest.approx(0.01)
     assert int(copy.optimizer.iterations) == 0
     slots = copy.optimizer.variables[2:]
-    assert slots and all(not slot.numpy().any() for slot in slots)
+    assert slots
+    assert all(not slot.numpy().any() for slot in slots)
     assert all(not v.numpy().any() for m in copy.metrics for v in m.variables)
     assert copy.run_eagerly
     copy.train_on_batch(*batch())
@@ -125,7 +126,7 @@ def test_changing_one_never_shows_in_the_other(change, which):
     copy, witness = regraft.clone(model), regraft.clone(model)
     changed, other = (model, copy) if which == "original" else (copy, model)
     change(changed)
-    assert [d for d in regraft.diff(witness, other)] == []
+    assert list(regraft.diff(witness, other)) == []
 
 
 def test_adapting_the_copy_leaves_the_original():
@@ -343,7 +344,8 @@ def test_fresh_reaches_variables_made_in_the_constructor_or_refuses():
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")
-    assert tied is not model and tied.layers[0] is not model.layers[0]
+    assert tied is not model
+    assert tied.layers[0] is not model.layers[0]
     assert all(a is b for a, b in zip(model.weights, tied.weights, strict=True))
     for trainer in (tied, model):
         trainer.train_on_batch(*batch(3))
@@ -361,7 +363,9 @@ def test_seed_with_copied_weights_moves_the_random_streams_only():
     assert all_equal(
         [w.numpy() for w in model.weights], [w.numpy() for w in one.weights]
     )
-    outputs = [keras.ops.convert_to_numpy(m(x, training=True)) for m in (one, same, two)]
+    outputs = [
+        keras.ops.convert_to_numpy(m(x, training=True)) for m in (one, same, two)
+    ]
     np.testing.assert_array_equal(outputs[0], outputs[1])
     assert not np.array_equal(outputs[0], outputs[2])
 
@@ -441,9 +445,7 @@ def test_inside_fit_a_clone_has_the_current_weights_and_disturbs_nothing():
     assert len(snapshots.pairs) == 6
     for copy, current in snapshots.pairs:
         assert all_equal(values(copy, copy.optimizer), current)
-    assert all_equal(
-        values(model, model.optimizer), values(twin, twin.optimizer)
-    )
+    assert all_equal(values(model, model.optimizer), values(twin, twin.optimizer))
     snapshots.pairs[0][0].fit(x, y, verbose=0)
 
 

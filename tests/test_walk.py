@@ -138,8 +138,10 @@ def test_what_cannot_be_copied_is_refused_with_path_and_remedy(kind):
         regraft.clone(model)
     text = str(error.value)
     assert "cannot be copied" in text
-    assert "net/dense" in text and ".extra['things'][0].value" in text
-    assert "keep=" in text and "register_copier" in text
+    assert "net/dense" in text
+    assert ".extra['things'][0].value" in text
+    assert "keep=" in text
+    assert "register_copier" in text
     for old, weight in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(old, weight.numpy())
     if hasattr(resource, "close"):
@@ -286,7 +288,8 @@ def test_cycles_keys_and_identities():
     object.__setattr__(layer, "value", [knot, by_layer, by_identity, {layer}])
     copy = regraft.clone(layer)
     new_knot, new_by_layer, new_by_identity, members = copy.value
-    assert new_knot[0] is copy and new_knot[1] is new_knot
+    assert new_knot[0] is copy
+    assert new_knot[1] is new_knot
     assert new_by_layer == {copy: "self", (copy, 1): "pair"}
     assert new_by_identity == {id(copy): "address"}
     assert members == {copy}
@@ -307,7 +310,8 @@ def test_bound_builtin_methods_follow_their_owner():
     layer = Holder([items, items.append, len, str.upper])
     copy = regraft.clone(layer)
     copy.value[1]("x")
-    assert copy.value[0] == ["x"] and items == []
+    assert copy.value[0] == ["x"]
+    assert items == []
     assert copy.value[2] is len
 
 
@@ -328,12 +332,14 @@ def test_containers_of_every_class():
     ]
     copy = regraft.clone(Holder(value)).value
     for old, new in zip(value[:8], copy[:8], strict=True):
-        assert type(new) is type(old) and new == old
+        assert type(new) is type(old)
+        assert new == old
     assert copy[0].x is not value[0].x
     assert list(copy[1]) == ["b", "a"]
     assert copy[2].default_factory is list
     assert copy[4].maxlen == 3
-    assert copy[8][0] == [1] and copy[8][0] is not value[8][0]
+    assert copy[8][0] == [1]
+    assert copy[8][0] is not value[8][0]
     assert copy[9].getvalue() == b"abc"
     copy[9].write(b"x")
     assert value[9].getvalue() == b"abc"

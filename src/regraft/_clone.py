@@ -72,7 +72,6 @@ def clone(
         UsageError: An argument is wrong.
 
     Example:
-
     >>> import keras, regraft
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     >>> twin = regraft.clone(model)
@@ -103,7 +102,7 @@ def clone(
         walk.release()
         raise
     _warn_about_globals(walk)
-    return new  # type: ignore[no-any-return]
+    return new
 
 
 class _CloneRules(Rules):

@@ -26,7 +26,6 @@ def register_copier(kind: type, function: Callable[..., Any]) -> None:
             variable or anything else that the object holds.
 
     Example:
-
     >>> import regraft
     >>> class Counter:
     ...     def __init__(self, start=0):
@@ -67,5 +66,8 @@ def _positional_count(function: Callable[..., Any]) -> int:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # Some C functions do not tell.
         return 1
-    required = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
     return sum(p.kind in required and p.default is p.empty for p in parameters)

@@ -54,16 +54,17 @@ class MaskedMean(keras.layers.Layer):
 
 def masked_transformer() -> Subject:
     """A frozen encoder of sequences that end in padding."""
+    # Few different shapes: JAX compiles its random numbers for each.
     tokens = keras.Input((12,), dtype="int32")
-    x = layers.Embedding(50, 16, mask_zero=True)(tokens)
-    attention = layers.MultiHeadAttention(2, 8, dropout=0.1, seed=1)
+    x = layers.Embedding(16, 16, mask_zero=True)(tokens)
+    attention = layers.MultiHeadAttention(2, 8)
     x = layers.LayerNormalization()(layers.Add()([x, attention(x, x)]))
-    x = layers.Dropout(0.1, seed=2)(layers.Dense(16, activation="gelu")(x))
+    x = layers.Dropout(0.1, seed=1)(layers.Dense(16, activation="gelu")(x))
     mean, count = MaskedMean()(x)
-    model = keras.Model(tokens, [layers.Dense(3)(mean), count], name="encoder")
+    model = keras.Model(tokens, [layers.Dense(2)(mean), count], name="encoder")
     model.trainable = False
     rng = np.random.default_rng(0)
-    inputs = rng.integers(1, 50, (6, 12)).astype("int32")
+    inputs = rng.integers(1, 16, (6, 12)).astype("int32")
     for row, length in enumerate(_lengths(inputs)):
         inputs[row, length:] = 0
     model(inputs, training=True)  # random streams move on
@@ -81,7 +82,7 @@ def trained_cnn() -> Subject:
             layers.MaxPooling2D(),
             layers.Conv2D(16, 3, activation="relu"),
             layers.GlobalAveragePooling2D(),
-            layers.Dropout(0.3, seed=3),
+            layers.Dropout(0.3, seed=2),
             layers.Dense(2),
         ],
         name="cnn",

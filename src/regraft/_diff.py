@@ -23,7 +23,7 @@ from ._atoms import ATOMS
 from ._parts import attributes
 from ._walk import Walk, is_model_state
 
-_CONTAINERS = list | tuple | dict | set | frozenset | deque
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 class _Nothing:
@@ -198,7 +198,7 @@ class Comparison:
         yield from compare_arrays(*values, path)
 
     def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
-        states = [_keras.tensor_state(tensor) for tensor in (left, right)]
+        states = _keras.tensor_state(left), _keras.tensor_state(right)
         if all(_keras.is_automatic_tensor_name(state["name"]) for state in states):
             for state in states:
                 del state["name"]  # A counter's value, not somebody's choice.
@@ -224,9 +224,9 @@ class Comparison:
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
         mine, other = left(), right()
-        if (mine is None) != (other is None):
-            yield Difference(path, mine, other, "weak reference")
-        elif self._right_of.get(id(mine), id(other)) != id(other) and mine is not other:
+        if (mine is None) != (other is None) or (
+            self._right_of.get(id(mine), id(other)) != id(other) and mine is not other
+        ):
             yield Difference(path, mine, other, "weak reference")
 
     def _compare_items(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
@@ -280,8 +280,9 @@ class Comparison:
 
     def _compare_opaque(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         """Compares objects whose state is hidden, by what they say of themselves."""
-        if type(left).__eq__ is not object.__eq__:
-            if not left == right:
+        compares: Any = type(left).__eq__
+        if compares is not object.__eq__:
+            if left != right:
                 yield Difference(path, left, right, "value")
             return
         try:
@@ -305,8 +306,8 @@ class Comparison:
             yield Difference(path, graphs[0], graphs[1], "one of them has no graph")
         for what, mine, other in kinds:
             if len(mine) != len(other):
-                names = [[x.name for x in side] for side in (mine, other)]
-                yield Difference(path, *names, f"number of {what}")
+                names, others = ([x.name for x in side] for side in (mine, other))
+                yield Difference(path, names, others, f"number of {what}")
             for x, y in zip(mine, other, strict=False):
                 self._push(x, y, f"{path}/{x.name}")
 

@@ -12,8 +12,8 @@ GlobalReferenceWarning (UserWarning) a function reads the model from a global
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Iterable
 
 
 class RegraftError(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import keras
@@ -26,7 +27,12 @@ from keras.src.random.seed_generator import make_default_seed
 from keras.src.saving.keras_saveable import KerasSaveable
 from keras.src.trainers.trainer import Trainer
 from keras.src.utils.python_utils import is_default
-from keras.src.utils.tracking import Tracker
+from keras.src.utils.tracking import (
+    TrackedDict,
+    TrackedList,
+    TrackedSet,
+    Tracker,
+)
 
 KerasTensor = keras.KerasTensor
 Model = keras.Model
@@ -156,6 +162,22 @@ def own_nodes(function: Any) -> Iterator[Any]:
         yield from by_depth[depth]
 
 
+def copy_node(node: Any, new: Any, copy_of: Any) -> None:
+    """Gives a call node the copies of its operation, arguments and outputs.
+
+    What a node holds belongs to it alone, so its lists need no memo.
+    """
+    state, arguments = vars(new), vars(node.arguments)
+    state.update(vars(node))
+    state["operation"] = copy_of(node.operation)
+    state["outputs"] = [copy_of(tensor) for tensor in node.outputs]
+    state["arguments"] = made = object.__new__(type(node.arguments))
+    vars(made).update(
+        (name, [copy_of(x) for x in v] if type(v) is list else copy_of(v))
+        for name, v in arguments.items()
+    )
+
+
 def append_call(node: Any) -> int:
     """Lists a call on the operation that was called, and returns its number."""
     nodes = node.operation._inbound_nodes
@@ -213,10 +235,84 @@ def copy_tracker(tracker: Any, new: Any, copy_of: Any) -> None:
     state = vars(new)
     state.update(vars(tracker))
     state["config"] = {
-        name: (copy_of(test), copy_of(store))
+        name: (test if test.__closure__ is None else copy_of(test), copy_of(store))
         for name, (test, store) in tracker.config.items()
     }
     state["exclusions"] = {k: list(v) for k, v in tracker.exclusions.items()}
+
+
+# The lists in which a layer's tracker collects things, by attribute.
+_STORES = (
+    "_trainable_variables",
+    "_non_trainable_variables",
+    "_layers",
+    "_metrics",
+    "_seed_generators",
+)
+
+# Containers of every layer that hold nothing but atoms, wrapped by its tracker.
+_TRACKED_ATOMS = (
+    "_losses",
+    "_loss_ids",
+    "_losses_override",
+    "call_signature_parameters",
+    "_call_context_args",
+    "_call_has_context_arg",
+)
+
+
+def copy_standard_parts(
+    state: dict[str, Any], target: dict[str, Any], memo: dict[int, Any]
+) -> list[tuple[Any, Any]]:
+    """Copies at once what every layer has and nobody else holds.
+
+    This is the quick way for about half of the objects of a model. What does not
+    look exactly as Keras makes it stays in `state`, for the usual way.
+
+    Args:
+        state: The layer's attributes; those that are dealt with are removed.
+        target: The attributes of the copy.
+        memo: The copies of what the walk has met, by identity.
+
+    Returns:
+        Lists that are not empty, each with the list to fill.
+    """
+    tracker = state.get("_tracker")
+    if type(tracker) is not Tracker or id(tracker) in memo:
+        return []
+    unfilled = []
+    for name in _STORES:
+        store = state.get(name)
+        if type(store) is not list or id(store) in memo:
+            continue
+        del state[name]
+        shell: list[Any] = []
+        memo[id(store)] = target[name] = shell
+        if store:
+            unfilled.append((store, shell))
+    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
+    for name in _TRACKED_ATOMS:
+        container: Any = state.get(name)
+        kind: Any = type(container)
+        if kind not in _TRACKED or len(container.__dict__) != 1:
+            continue
+        if container and not all(type(item) is str for item in container):
+            continue
+        if kind is TrackedDict and not all(type(v) is bool for v in container.values()):
+            continue
+        del state[name]
+        memo[id(container)] = target[name] = new = kind.__new__(kind)
+        new.__dict__["tracker"] = new_tracker
+        if container:
+            _TRACKED[kind](new, container)
+    return unfilled
+
+
+_TRACKED: dict[type, Any] = {
+    TrackedList: list.extend,
+    TrackedSet: set.update,
+    TrackedDict: dict.update,
+}
 
 
 def index_tracker(tracker: Any) -> None:
@@ -225,6 +321,42 @@ def index_tracker(tracker: Any) -> None:
         name: {id(item) for item in store}
         for name, (_, store) in tracker.config.items()
     }
+
+
+def _wrapper_codes() -> dict[str, CodeType]:
+    """Returns the code of the functions that `Layer.__new__` puts on each layer."""
+    layer = Layer()
+    return {name: vars(layer)[name].__code__ for name in ("build", "quantize")}
+
+
+def rebound_wrappers(
+    state: dict[str, Any], layer: Any, new: Any
+) -> Iterator[tuple[str, FunctionType]]:
+    """Yields the wrappers that `Layer.__new__` made for a layer, made for another.
+
+    They are closures over the layer and its method. The walk could copy them as
+    it copies any function; there are two of them on every layer, so they are
+    worth a quicker way.
+    """
+    for name, code in _WRAPPERS.items():
+        wrapper: Any = state.get(name)
+        if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
+            continue
+        method: Any = vars(wrapper)["__wrapped__"]
+        if method.__self__ is not layer or len(wrapper.__dict__) != 1:
+            continue
+        bound = MethodType(method.__func__, new)
+        cells = {"obj": new, f"original_{name}_method": bound}
+        closure = tuple(CellType(cells[free]) for free in code.co_freevars)
+        made = FunctionType(
+            code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, closure
+        )
+        made.__kwdefaults__ = wrapper.__kwdefaults__
+        made.__qualname__ = wrapper.__qualname__
+        made.__module__ = wrapper.__module__
+        made.__doc__ = wrapper.__doc__
+        made.__dict__["__wrapped__"] = bound
+        yield name, made
 
 
 def own_variables(layer: Any) -> list[Any]:
@@ -301,7 +433,9 @@ def set_global_seed_generator(generator: Any) -> None:
 def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
     """Gives each optimizer the state it had when it was first built."""
     optimizers = list(optimizers)
-    was_built = [(opt, list(opt._trainable_variables)) for opt in optimizers if opt.built]
+    was_built = [
+        (opt, list(opt._trainable_variables)) for opt in optimizers if opt.built
+    ]
     for opt, _ in was_built:
         kept = [opt._iterations]
         if isinstance(opt._learning_rate, Variable):
@@ -505,7 +639,9 @@ def reseed_generator(generator: Any, seed: int | None) -> None:
             seed = make_default_seed()
     elif generator._initial_seed is not None:
         generator._initial_seed = seed
-    generator.state.assign(keras.ops.convert_to_tensor([seed, 0], generator.state.dtype))
+    generator.state.assign(
+        keras.ops.convert_to_tensor([seed, 0], generator.state.dtype)
+    )
 
 
 def forget_variables(layer: Any) -> None:
@@ -595,12 +731,6 @@ def is_optional(spec: Any) -> bool:
 
 
 # --- replaying a graph -------------------------------------------------------
-
-
-def graph_behind(model: Any) -> Any:
-    """Returns the Functional that a Functional or Sequential model runs, or None."""
-    found = model if is_graph(model) else getattr(model, "_functional", None)
-    return found if is_graph(found) else None
 
 
 def added_arguments(node: Any) -> set[str]:
@@ -737,26 +867,46 @@ def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
 def derived_state(layer: Any) -> list[Any]:
     """Returns what a layer keeps about its sublayers and can work out again.
 
-    That is torch's dict of parameters, and what `compile()` noted about which
-    layers are trainable. `derive_state` writes both again.
+    That is torch's dict of parameters, what `compile()` noted about which layers
+    are trainable, and graphs that a Sequential has given up. A copy has None in
+    their place, until `derive_state` writes them again.
     """
     state = vars(layer)
     found = [state.get("_modules", {}).get("_torch_params")]
     found.append(state.get("_compiled_trainable_state"))
+    if isinstance(layer, Sequential):  # Its graphs, also from before an `add()`.
+        found += [x for x in _tracked(layer) if isinstance(x, Functional)]
+        inside = {id(x) for x in layer._layers} | {id(layer._functional)}
+        found = [x for x in found if id(x) not in inside]
     return [obj for obj in found if obj is not None]
+
+
+def _tracked(layer: Any) -> list[Any]:
+    return layer._tracker.config["layers"][1]
 
 
 def derive_state(layer: Any) -> None:
     """Writes what `derived_state` lists anew, where the layer had it."""
+    if isinstance(layer, Sequential):
+        _tracked(layer)[:] = [x for x in _tracked(layer) if x is not None]
+        layer._tracker.stored_ids["layers"].discard(id(None))
     retrack(layer)
     if "_compiled_trainable_state" in vars(layer):
         inside = layer._flatten_layers()
         layer._compiled_trainable_state = {part: part.trainable for part in inside}
 
 
-def index_nodes(graph: Any) -> None:
-    """Writes the keys of a graph's nodes from where its operations list them."""
-    index = {id(n): n.operation._inbound_nodes.index(n) for n in own_nodes(graph)}
+def adopt_nodes(graph: Any) -> None:
+    """Lets operations that a copied graph did not bring along list its nodes."""
+    index: dict[int, int] = {}
+    for node in own_nodes(graph):
+        listed = node.operation._inbound_nodes
+        if not any(other is node for other in listed):
+            listed.append(node)
+            for i, tensor in enumerate(node.outputs):
+                position = KerasHistory(node.operation, len(listed) - 1, i)
+                vars(tensor)["_keras_history"] = position
+        index[id(node)] = next(i for i, n in enumerate(listed) if n is node)
     set_node_keys(graph, index)
 
 
@@ -823,3 +973,7 @@ def forget_calls(operation: Any) -> None:
     """Removes the nodes of calls whose results nobody has."""
     for name in NODE_LISTS:
         vars(operation)[name] = []
+
+
+with quiet_globals():
+    _WRAPPERS = _wrapper_codes()

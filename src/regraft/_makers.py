@@ -12,7 +12,7 @@ import functools
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ _USER_COPIERS: dict[type, Maker] = {}
 def set_copier(kind: type, maker: Maker) -> None:
     """Makes `maker` responsible for a class and its subclasses."""
     _USER_COPIERS[kind] = maker
+    _CHOICES.clear()
 
 
 def _share(walk: Any, obj: Any) -> Any:
@@ -47,18 +48,43 @@ _share.shares = True  # type: ignore[attr-defined]
 
 def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
-    if kind is list and not any(type(x) not in ATOMS for x in obj):
-        return walk.remember(obj, obj.copy())
-    new = walk.remember(obj, list.__new__(kind))
+    new = walk.memo[id(obj)] = list.__new__(kind)
+    if _is_resolved(walk.memo, list.__iter__(obj)):
+        _fill_items(walk, obj, new)
+        if kind is list or _copy_resolved_attributes(walk.memo, obj, new):
+            return new
     walk.fill_later(_fill_list, obj, new)
     return new
 
 
-def _fill_list(walk: Any, obj: Any, new: Any) -> None:
+def _is_resolved(memo: dict[int, Any], parts: Iterable[Any]) -> bool:
+    """Tells whether no part waits to be copied, so that nothing need be put off."""
+    return all(not (type(part) not in ATOMS and id(part) not in memo) for part in parts)
+
+
+def _copy_resolved_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
+    """Copies attributes at once if nothing in them waits to be copied."""
+    kind: Any = type(obj)
+    if not kind.__dictoffset__ or slots_of(kind):
+        return False
+    state = object.__getattribute__(obj, "__dict__")
+    if not _is_resolved(memo, state.values()):
+        return False
+    target = object.__getattribute__(new, "__dict__")
+    for name, value in state.items():
+        target[name] = value if type(value) in ATOMS else memo[id(value)]
+    return True
+
+
+def _fill_items(walk: Any, obj: Any, new: Any) -> None:
     copy_of = walk.copy_of
     items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
     list.clear(new)
     list.extend(new, items)
+
+
+def _fill_list(walk: Any, obj: Any, new: Any) -> None:
+    _fill_items(walk, obj, new)
     if type(obj) is not list:
         fill_attributes(walk, obj, new)
 
@@ -75,9 +101,24 @@ def _make_dict(walk: Any, obj: Any) -> Any:
     if not obj and kind in (dict, OrderedDict):
         return walk.remember(obj, kind())
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
-    new = walk.remember(obj, base.__new__(kind))
+    new = walk.memo[id(obj)] = base.__new__(kind)
+    if base is dict and _is_simple(dict.items(obj)):
+        dict.update(new, obj)
+        if kind is dict:
+            return new
+        plain = not issubclass(kind, defaultdict)
+        if plain and _copy_resolved_attributes(walk.memo, obj, new):
+            return new
     walk.fill_later(_fill_dict, obj, new)
     return new
+
+
+def _is_simple(items: Iterable[tuple[Any, Any]]) -> bool:
+    """Tells whether a dict holds nothing but atoms."""
+    for key, value in items:
+        if type(value) not in ATOMS or type(key) is not str:
+            return False
+    return True
 
 
 def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
@@ -109,9 +150,11 @@ def _unchanged(key: Any) -> Any:
 
 def _make_set(walk: Any, obj: Any) -> Any:
     kind = type(obj)
-    if kind is set and not any(_needs_hash(item) for item in obj):
-        return walk.remember(obj, obj.copy())
     new = walk.remember(obj, set.__new__(kind))
+    if not any(_needs_hash(item) for item in set.__iter__(obj)):
+        set.update(new, obj)
+        if kind is set or _copy_resolved_attributes(walk.memo, obj, new):
+            return new
     walk.fill_later(_fill_set, obj, new)
     return new
 
@@ -147,6 +190,9 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
+    if type(obj) is tuple and not any(type(part) not in ATOMS for part in obj):
+        memo[id(obj)] = obj
+        return obj
     stack = [obj]
     while stack:
         top = stack[-1]
@@ -167,7 +213,7 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
         parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
         pairs = zip(parts, tuple.__iter__(top), strict=True)
         if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
-            walk.remember(top, top)
+            memo[id(top)] = top
         else:
             new = walk.remember(top, tuple.__new__(type(top), parts))
             if type(top) is not tuple:
@@ -312,7 +358,8 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
-    for _, member in slots_of(type(obj)):
+    kind: Any = type(obj)
+    for _, member in slots_of(kind):
         try:
             value = member.__get__(obj)
         except AttributeError:  # An empty slot.
@@ -321,8 +368,9 @@ def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_instance(walk: Any, obj: Any) -> Any:
-    new = walk.remember(obj, object.__new__(type(obj)))
-    walk.fill_later(fill_attributes, obj, new)
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    if not _copy_resolved_attributes(walk.memo, obj, new):
+        walk.fill_later(fill_attributes, obj, new)
     return new
 
 
@@ -455,6 +503,11 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         losses = state.get(name) or ()
         if not all(walk.backend.is_concrete(loss) for loss in losses):
             target[name] = _hollow_list(walk, state.pop(name), name)
+    tracker = state.get("_tracker")
+    for store, shell in _keras.copy_standard_parts(state, target, walk.memo):
+        walk.fill_later(_fill_list, store, shell)
+    if tracker is not None and id(tracker) in walk.memo:
+        walk.fill_later(_fill_tracker, tracker, walk.memo[id(tracker)])
     if _keras.is_graph(obj):
         walk.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
@@ -465,6 +518,9 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
             if name in state:
                 state[name] = value
     walk.rules.attributes(obj, state)
+    for name, wrapper in _keras.rebound_wrappers(state, obj, new):
+        state.pop(name)
+        target[name] = wrapper
     walk.copy_items(state, target)
     _fill_slots(walk, obj, new)
 
@@ -486,8 +542,18 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> Any:
     return new
 
 
+def _make_node(walk: Any, obj: Any) -> Any:
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    walk.fill_later(_fill_node, obj, new)
+    return new
+
+
+def _fill_node(walk: Any, obj: Any, new: Any) -> None:
+    _keras.copy_node(obj, new, walk.copy_of)
+
+
 def _make_tracker(walk: Any, obj: Any) -> Any:
-    new = walk.remember(obj, object.__new__(type(obj)))
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
     walk.fill_later(_fill_tracker, obj, new)
     return new
 
@@ -518,6 +584,7 @@ _KERAS: dict[type, Maker] = {
     _keras.Metric: _noting("metrics"),
     _keras.SeedGenerator: _noting("seed_generators"),
     _keras.Initializer: _noting("initializers"),
+    _keras.Node: _make_node,
     _keras.Tracker: _make_tracker,
     _keras.KerasSaveable: _make_instance,
 }
@@ -545,9 +612,24 @@ _PYTHON: dict[type, Maker] = {
 }
 
 
-def choose_maker(walk: Any, obj: Any) -> Maker:
+# What was decided for a class, and how many frameworks were known by then.
+_CHOICES: weakref.WeakKeyDictionary[type, tuple[int, Maker]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def choose_maker(obj: Any) -> Maker:
     """Decides how objects of the class of `obj` are copied."""
     kind = type(obj)
+    frameworks = _backends.loaded()
+    known, maker = _CHOICES.get(kind, (None, None))
+    if maker is None or known != len(frameworks):
+        maker = _choose(obj, kind, frameworks)
+        _CHOICES[kind] = len(frameworks), maker
+    return maker
+
+
+def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
     found = _by_class(kind, _USER_COPIERS)
     if found is not None:
         return found
@@ -556,7 +638,7 @@ def choose_maker(walk: Any, obj: Any) -> Maker:
     found = _by_class(kind, _KERAS)
     if found is not None:
         return found
-    for framework in _backends.loaded():
+    for framework in frameworks:
         if issubclass(kind, framework.shared_types()):
             return _share
         copier = _by_instance(obj, framework.copiers())
@@ -592,7 +674,8 @@ def _is_plain(kind: type, obj: Any) -> bool:
     if hasattr(kind, "__getnewargs_ex__") or hasattr(kind, "__getnewargs__"):
         return False
     try:  # Asks Python whether the class hides state in C.
-        made_by, args, *_ = object.__reduce_ex__(obj, 4)
+        reduced: Any = object.__reduce_ex__(obj, 4)
     except TypeError:
         return False
+    made_by, args, *_ = reduced
     return made_by.__name__ == "__newobj__" and args == (kind,)

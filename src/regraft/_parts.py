@@ -19,7 +19,7 @@ from . import _keras
 
 
 @functools.lru_cache(maxsize=4096)
-def slots_of(kind: type) -> tuple[tuple[str, Any], ...]:
+def slots_of(kind: Any) -> tuple[tuple[str, Any], ...]:
     """Returns the name and descriptor of every slot of a class."""
     found = []
     for base in kind.__mro__:
@@ -35,7 +35,8 @@ def attributes(obj: Any) -> dict[str, Any]:
         found = dict(object.__getattribute__(obj, "__dict__"))
     except (AttributeError, TypeError):
         found = {}
-    for name, member in slots_of(type(obj)):
+    kind: Any = type(obj)
+    for name, member in slots_of(kind):
         try:
             found[name] = member.__get__(obj)
         except (AttributeError, TypeError):

@@ -36,15 +36,15 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     name = getattr(left, "name", type(left).__name__)
     for training in (False, True):
         mode = "training" if training else "inference"
-        answers = [_call(model, inputs, training) for model in (left, right)]
-        yield from _compare_answers(*answers, f"{name}(inputs, {mode})")
+        mine, other = (_call(model, inputs, training) for model in (left, right))
+        yield from _compare_answers(mine, other, f"{name}(inputs, {mode})")
     if getattr(left, "compiled", False) and getattr(right, "compiled", False):
         # The step applies the gradients, so that they need no look of their own.
-        answers = [_attempt(_step, model, inputs) for model in (left, right)]
-        yield from _compare_answers(*answers, f"{name}.<after one training step>")
+        mine, other = (_attempt(_step, model, inputs) for model in (left, right))
+        yield from _compare_answers(mine, other, f"{name}.<after one training step>")
     elif isinstance(left, _keras.Layer):
-        answers = [_attempt(_gradients, model, inputs) for model in (left, right)]
-        yield from _compare_answers(*answers, f"{name}.<gradients>")
+        mine, other = (_attempt(_gradients, model, inputs) for model in (left, right))
+        yield from _compare_answers(mine, other, f"{name}.<gradients>")
 
 
 def draw_inputs(model: Any, seed: int = 0) -> Any:
@@ -110,7 +110,9 @@ def _call(model: Any, inputs: Any, training: bool) -> Answer:
 def _gradients(probe: Any, inputs: Any) -> Answer:
     gradients = _backends.active().gradients(probe, inputs)
     paths = [variable.path for variable in probe.trainable_variables]
-    return {f"{i} {p}": g for i, (p, g) in enumerate(zip(paths, gradients, strict=True))}
+    return {
+        f"{i} {p}": g for i, (p, g) in enumerate(zip(paths, gradients, strict=True))
+    }
 
 
 def _step(probe: Any, inputs: Any) -> Answer:

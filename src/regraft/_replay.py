@@ -266,7 +266,7 @@ class Replay:
         return new
 
     def _new_sequential(self, model: Any, inputs: Inputs | None, where: str) -> Any:
-        old = _keras.graph_behind(model)
+        old = _keras.inner_graph(model)
         if inputs is None and old is not None:
             inputs = self._own_inputs(old)
         if inputs is None:
@@ -343,7 +343,7 @@ class Replay:
 
 def _operations(model: Any) -> list[Any]:
     """Returns the operations that a graph model calls."""
-    graph = _keras.graph_behind(model)
+    graph = _keras.inner_graph(model)
     found = list(graph.operations) if graph is not None else []
     if isinstance(model, _keras.Sequential):
         found += _keras.sequence_of(model)

@@ -40,7 +40,7 @@ class _Transplant(PartsWalk):
     def run(self) -> Any:
         new = super().run()
         for graph in self.graphs:
-            _keras.index_nodes(graph)
+            _keras.adopt_nodes(graph)
         return new
 
 

@@ -31,7 +31,6 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
         `Difference` objects; printing one gives a readable line.
 
     Example:
-
     >>> import keras, regraft
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     >>> other = regraft.clone(model)
@@ -118,7 +117,6 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
         independent, `proof.raise_if_different()` insists on it.
 
     Example:
-
     >>> import keras, regraft
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     >>> regraft.verify(model, regraft.clone(model)).raise_if_different().variables

@@ -138,20 +138,25 @@ class Walk:
         if self._keep is not None and self._keep(obj):
             self.memo[id(obj)] = obj
             return obj
-        return self.maker(obj)(self, obj)
+        maker = self._makers.get(kind) or self.maker(obj)
+        return maker(self, obj)
 
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
-        copy_of = self.copy_of
+        copy_of, known = self.copy_of, self.memo.get
         for name, value in state.copy().items():
-            target[name] = value if type(value) in ATOMS else copy_of(value)
+            if type(value) in ATOMS:
+                target[name] = value
+                continue
+            new = known(id(value), _MISSING)
+            target[name] = copy_of(value) if new is _MISSING else new
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""
         kind = type(obj)
         maker = self._makers.get(kind)
         if maker is None:
-            maker = self._makers[kind] = choose_maker(self, obj)
+            maker = self._makers[kind] = choose_maker(obj)
         return maker
 
     def remember(self, obj: Any, new: Any) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -64,6 +65,7 @@ def active() -> Framework:
     return framework(keras.backend.backend())
 
 
+@lru_cache
 def framework(name: str) -> Framework:
     """Returns the framework with the given name."""
     module: Any = import_module(f"{__name__}.{name}")

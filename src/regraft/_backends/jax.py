@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from .._errors import CopyError, explain
 from ._loss import total_loss
 
 
+@lru_cache
 def shared_types() -> tuple[type, ...]:
     """Descriptions of devices and shardings, and values under a trace."""
     return (
@@ -26,6 +28,7 @@ def shared_types() -> tuple[type, ...]:
     )
 
 
+@lru_cache
 def copiers() -> dict[type, Any]:
     """Arrays and jitted functions."""
     return {jax.Array: copy_value, type(jax.jit(len)): _copy_jitted}
@@ -45,7 +48,14 @@ def copy_value(value: Any, walk: Any) -> Any:
                 fix="do not donate the model's arrays, or clone before donating",
             )
         )
-    return jnp.array(value, copy=True)
+    if isinstance(value.sharding, jax.sharding.SingleDeviceSharding):
+        return _duplicate(value)
+    return jax.device_put(value, value.sharding, may_alias=False)
+
+
+# Compiled once for each shape, so that a copy costs a dispatch and no more. A
+# jitted function never returns the memory of an argument that is not donated.
+_duplicate = jax.jit(jnp.copy)
 
 
 def _copy_jitted(function: Any, walk: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from ._loss import total_loss
 _EagerTensor = type(tf.constant(0))
 
 
+@lru_cache
 def shared_types() -> tuple[type, ...]:
     """Immutable descriptions, and strategies, which surround a model."""
     return (
@@ -35,6 +37,7 @@ def shared_types() -> tuple[type, ...]:
     )
 
 
+@lru_cache
 def copiers() -> dict[type, Any]:
     """Variables, tensors, tables, `tf.function`s and wrapped containers."""
     return {
@@ -111,7 +114,7 @@ def _copy_function(function: Any, walk: Any) -> Any:
 
 def _copy_proxy(wrapper: Any, walk: Any) -> Any:
     """Wraps a copy of the wrapped container in a wrapper of the same class."""
-    kind = type(wrapper)
+    kind: Any = type(wrapper)
     new = kind.__new__(kind)
     data_structures.wrapt.ObjectProxy.__init__(new, walk.copy_of(wrapper.__wrapped__))
     state, target = _own_attributes(wrapper), _own_attributes(new)

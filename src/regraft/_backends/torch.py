@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from ._loss import total_loss
 
 
+@lru_cache
 def shared_types() -> tuple[type, ...]:
     """Descriptions of data, which are immutable."""
     return (
@@ -22,6 +24,7 @@ def shared_types() -> tuple[type, ...]:
     )
 
 
+@lru_cache
 def copiers() -> dict[type, Any]:
     """Tensors of every class, and random generators."""
     return {torch.Tensor: copy_value, torch.Generator: _copy_generator}

@@ -1,0 +1,271 @@
+"""How the cost of a clone grows with the model: time a layer, and memory.
+
+    KERAS_BACKEND=torch python benchmarks/scaling.py
+
+Time: chains of 100, 1,000 and 10,000 tiny layers; were the clone anything but
+linear in the number of layers, the microseconds a layer would grow. Memory: the
+peak that one clone of a BERT-base adds to a fresh process, against the model's
+own bytes; one copy needs 1.0. `results/scaling-<backend>.json` keeps the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import common
+import keras
+from keras import layers
+from rich.console import Console
+from rich.table import Table
+
+SIZES = (100, 1_000, 10_000)
+WAYS = {
+    "regraft.clone": common.with_regraft,
+    "clone_model + set_weights": common.with_clone_model,
+}
+SECONDS_PER_SIZE = 12.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--memory-of", choices=list(WAYS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory_of:
+        print(json.dumps(memory_here(WAYS[arguments.memory_of])))
+        return
+
+    console = Console()
+    with console.status("Chains of layers") as status:
+        time_figures = measure_time(arguments.sizes, arguments.repeats, status.update)
+    console.print(time_table(time_figures))
+    with console.status("Peak memory"):
+        memory_figures = {way: memory_in_a_process(way) for way in WAYS}
+    console.print(memory_table(memory_figures))
+    path = common.RESULTS / f"scaling-{common.BACKEND}.json"
+    common.write_json(
+        path,
+        {
+            "backend": common.BACKEND,
+            "versions": common.versions(),
+            "time": time_figures,
+            "memory": memory_figures,
+        },
+    )
+    console.print(f"Written: benchmarks/results/{path.name}")
+
+
+# --- time ------------------------------------------------------------------------
+
+
+def chain(length: int) -> keras.Model:
+    """A chain of `length` layers, Dense and Activation in turn."""
+    inputs = keras.Input((4,))
+    x = inputs
+    for i in range(length):
+        layer = layers.Activation("relu") if i % 2 else layers.Dense(4)
+        x = layer(x)
+    return keras.Model(inputs, x)
+
+
+def with_a_deep_stack(make: Callable[[], Any]) -> Any:
+    """Keras recurses when it builds a graph: gives it the room to do so.
+
+    Only building happens here; a clone has to do with the usual stack.
+    """
+    results: list[Any] = []
+    limit, stack = sys.getrecursionlimit(), threading.stack_size(512 * 2**20)
+    try:
+        sys.setrecursionlimit(1_000_000)
+        thread = threading.Thread(target=lambda: results.append(make()))
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(stack)
+    if not results:
+        raise RuntimeError("The model could not be built; see the error above.")
+    return results[0]
+
+
+def measure_time(
+    sizes: list[int], repeats: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    figures: dict[str, Any] = {way: {} for way in WAYS}
+    for size in sizes:
+        say(f"{size:,} layers: building")
+        keras.backend.clear_session()
+        model = with_a_deep_stack(partial(chain, size))
+        count = len(model.layers)
+        samples: dict[str, list[float]] = {way: [] for way in WAYS}
+        errors: dict[str, str] = {}
+        for turn in range(repeats + 1):
+            for way, copy in WAYS.items():
+                if way in errors or had_its_time(samples[way]):
+                    continue
+                say(f"{size:,} layers: round {turn} of {repeats}, {way}")
+                try:
+                    took, result = common.timed(partial(copy, model))
+                except Exception as error:
+                    errors[way] = common.first_line(error)
+                    continue
+                if turn:
+                    samples[way].append(took)
+                del result
+        for way in WAYS:
+            if way in errors:
+                figures[way][str(size)] = {"fails": errors[way]}
+                continue
+            figures[way][str(size)] = {
+                "median": common.median(samples[way]),
+                "microseconds_per_layer": common.median(samples[way]) / count * 1e6,
+                "repeats": len(samples[way]),
+            }
+        del model
+        gc.collect()
+    for way in WAYS:
+        costs = [f.get("microseconds_per_layer") for f in figures[way].values()]
+        known = [cost for cost in costs if cost is not None]
+        figures[way]["largest_to_smallest"] = (
+            max(known) / min(known) if len(known) > 1 else None
+        )
+    return figures
+
+
+def had_its_time(samples: list[float]) -> bool:
+    return bool(samples) and sum(samples) + samples[-1] > SECONDS_PER_SIZE
+
+
+def time_table(figures: dict[str, Any]) -> Table:
+    sizes = [key for key in next(iter(figures.values())) if key.isdigit()]
+    table = Table(title=f"Microseconds a layer, {common.BACKEND}")
+    table.add_column("layers")
+    for size in sizes:
+        table.add_column(f"{int(size):,}", justify="right")
+    table.add_column("largest / smallest", justify="right", style="bold")
+    for way, found in figures.items():
+        cells = [
+            f"{found[s]['microseconds_per_layer']:.0f}"
+            if "median" in found[s]
+            else found[s]["fails"]
+            for s in sizes
+        ]
+        ratio = found["largest_to_smallest"]
+        table.add_row(way, *cells, f"{ratio:.2f}" if ratio else "-")
+    return table
+
+
+# --- memory ----------------------------------------------------------------------
+
+
+def memory_in_a_process(way: str) -> dict[str, Any]:
+    """Measures in a process that has done nothing else yet."""
+    command = [sys.executable, __file__, "--memory-of", way]
+    run = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    if run.returncode:
+        lines = run.stderr.strip().splitlines()
+        return {"fails": lines[-1] if lines else f"exit status {run.returncode}"}
+    return json.loads(run.stdout.strip().splitlines()[-1])
+
+
+def memory_here(copy: Callable[[keras.Model], Any]) -> dict[str, Any]:
+    """The peak that one copy adds to this process, against the model's bytes."""
+    common.finish(copy(chain(4)))  # what the first copy of a process sets up once
+    model = common.finish(common.bert_base())
+    size = common.size_in_bytes(model)
+    gc.collect()
+    forget_peak()
+    before = resident()
+    twin = common.finish(copy(model))
+    after, kept = peak(), resident()
+    del twin
+    gc.collect()
+    tracemalloc.start()
+    twin = common.finish(copy(model))
+    _, python = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del twin
+    return {
+        "model_bytes": size,
+        "peak_extra_bytes": after - before,
+        "peak_extra_to_model": (after - before) / size,
+        "kept_to_model": (kept - before) / size,
+        "python_peak_bytes": python,
+    }
+
+
+def forget_peak() -> None:
+    """Lets the system's record of the peak start at what is used now.
+
+    Where this is not possible, the peak may be that of building the model.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        # What was freed goes back, so that the copy cannot hide in it.
+        ctypes.CDLL(None).malloc_trim(0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def resident() -> int:
+    return status("VmRSS") or usage()
+
+
+def peak() -> int:
+    return status("VmHWM") or usage()
+
+
+def status(field: str) -> int | None:
+    try:
+        text = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def usage() -> int:
+    import resource
+
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def memory_table(figures: dict[str, Any]) -> Table:
+    table = Table(title=f"Memory for a copy of BERT-base, {common.BACKEND}")
+    table.add_column("")
+    table.add_column("peak / model", justify="right", style="bold")
+    table.add_column("kept / model", justify="right")
+    table.add_column("Python's part of the peak", justify="right")
+    for way, found in figures.items():
+        if "fails" in found:
+            table.add_row(way, found["fails"])
+            continue
+        table.add_row(
+            way,
+            f"{found['peak_extra_to_model']:.2f}",
+            f"{found['kept_to_model']:.2f}",
+            f"{found['python_peak_bytes'] / 1e6:.1f} MB",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    main()

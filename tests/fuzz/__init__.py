@@ -1,0 +1,1 @@
+"""Random models, and what must hold for the copies of each."""

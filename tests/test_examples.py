@@ -1,0 +1,23 @@
+import importlib
+from pathlib import Path
+
+import pytest
+from test_readme import python_lines
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/README.md"))
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def test_snippets_run_from_top_to_bottom(example, monkeypatch, tmp_path):
+    source = "\n".join(python_lines(example.read_text(encoding="utf-8")))
+    assert source.strip()
+    # A real module, so that what a snippet defines has a source and a home.
+    name = f"example_{example.parent.name}"
+    (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    importlib.import_module(name)
