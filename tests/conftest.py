@@ -5,11 +5,19 @@ BACKEND = os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-# Four virtual CPU devices, for the tests of distribution.
-DEVICES = "--xla_force_host_platform_device_count"
-XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
-if BACKEND == "jax" and DEVICES not in XLA_FLAGS:
-    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {DEVICES}=4".strip()
+# Some CPUs lack an instruction that oneDNN's bfloat16 gradients use.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+# Four virtual CPU devices, for the tests of distribution. The rest shortens
+# compilation, on which tests of tiny models spend their time.
+XLA_FLAGS = (
+    "--xla_force_host_platform_device_count=4",
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+)
+if BACKEND == "jax":
+    given = os.environ.get("XLA_FLAGS", "")
+    missing = [flag for flag in XLA_FLAGS if flag.split("=")[0] not in given]
+    os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
 
 import hypothesis
 import keras

@@ -62,7 +62,7 @@ class Holder(layers.Layer):
         return x
 
 
-# --- training state -----------------------------------------------------------
+# --- training state ----------------------------------------------------------
 
 
 def test_fork_trains_alike_step_by_step():
@@ -102,7 +102,7 @@ def test_compiled_drop_returns_an_uncompiled_model():
     copy.train_on_batch(*batch())
 
 
-# --- independence ----------------------------------------------------------------
+# --- independence ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_graph_survives_in_fit_and_predict_of_both():
     )
 
 
-# --- the original ------------------------------------------------------------------
+# --- the original ------------------------------------------------------------
 
 
 def test_the_original_is_not_touched():
@@ -186,7 +186,7 @@ def test_clone_of_a_clone_and_of_a_part():
         _ = layer.output
 
 
-# --- functions ------------------------------------------------------------------------
+# --- functions ---------------------------------------------------------------
 
 GLOBAL_LAYER = layers.Dense(4, name="global_layer")
 GLOBAL_LAYER.build((None, 4))
@@ -257,7 +257,7 @@ def test_reading_the_model_from_a_global_warns_with_path_and_name():
     assert "globals/uses_global.function" in text
 
 
-# --- fresh, share, seed -------------------------------------------------------------------
+# --- fresh, share, seed ------------------------------------------------------
 
 
 def test_fresh_weights_are_reproducible_and_differ_by_seed():
@@ -370,7 +370,7 @@ def test_seed_with_copied_weights_moves_the_random_streams_only():
     assert not np.array_equal(outputs[0], outputs[2])
 
 
-# --- names --------------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------
 
 
 def test_prefix_renames_consistently_and_composes(tmp_path):
@@ -414,7 +414,7 @@ def test_a_name_clash_from_prefix_is_refused():
     assert [layer.name for layer in model.layers] == ["b_dense", "dense"]
 
 
-# --- while others are at work --------------------------------------------------------------
+# --- while others are at work ------------------------------------------------
 
 
 def test_inside_fit_a_clone_has_the_current_weights_and_disturbs_nothing():

@@ -109,7 +109,7 @@ def _items(container):
     return container.values() if isinstance(container, dict) else container
 
 
-# --- refusals ------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------
 
 
 def generator():
@@ -201,7 +201,7 @@ def test_register_copier_checks_its_arguments():
         regraft.register_copier(int, 3)
 
 
-# --- memory --------------------------------------------------------------------
+# --- memory ------------------------------------------------------------------
 
 
 def trained():
@@ -276,7 +276,7 @@ def _is_empty(buffer):
     return deleted() if deleted is not None else buffer.numel() == 0
 
 
-# --- kinds of objects ---------------------------------------------------------------
+# --- kinds of objects --------------------------------------------------------
 
 
 def test_cycles_keys_and_identities():

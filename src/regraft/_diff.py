@@ -20,6 +20,7 @@ import numpy as np
 
 from . import _backends, _keras
 from ._atoms import ATOMS
+from ._errors import RegraftError
 from ._parts import attributes
 from ._walk import Walk, is_model_state
 
@@ -132,10 +133,18 @@ class Comparison:
             self._queue.append((obj.__self__, obj.__self__, path))
             return
         else:
-            shared = getattr(self._walk.maker(obj), "shares", False)
-            shared = shared or _is_named(obj)
+            shared = self._may_be_shared(obj)
         if not shared:
             yield Difference(path, obj, obj, "shared by both models")
+
+    def _may_be_shared(self, obj: Any) -> bool:
+        """Asks the walk whether a copy would hold the very same object."""
+        if isinstance(obj, weakref.ref):
+            return True
+        try:
+            return self._walk.copy_of(obj) is obj
+        except RegraftError:
+            return False
 
     def _compare_ties(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         if not (is_model_state(left) or isinstance(left, np.ndarray)):
@@ -150,7 +159,10 @@ class Comparison:
     def _compare_contents(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
-        if isinstance(left, _keras.Variable):
+        held = opaque_contents(left)
+        if held is not None:
+            self._push(held, opaque_contents(right), path)
+        elif isinstance(left, _keras.Variable):
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
@@ -204,7 +216,8 @@ class Comparison:
                 del state["name"]  # A counter's value, not somebody's choice.
         self._compare_states(*states, path)
         origins = [_keras.history(tensor) or (None, 0, 0) for tensor in (left, right)]
-        self._push(origins[0][0], origins[1][0], f"{path}.<made by>")
+        if None not in (origins[0][0], origins[1][0]):  # Else from outside a graph.
+            self._push(origins[0][0], origins[1][0], f"{path}.<made by>")
         self._push(origins[0][2], origins[1][2], f"{path}.<output number>")
 
     def _compare_functions(
@@ -319,6 +332,15 @@ class Comparison:
             self._push(mine, other, f"{path}.{name}")
 
 
+def opaque_contents(obj: Any) -> Any:
+    """Returns what a framework says an opaque object of its own holds, or None."""
+    for framework in _backends.loaded():
+        held = framework.contents(obj)
+        if held is not None:
+            return held
+    return None
+
+
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -334,16 +356,6 @@ def _class_of(obj: Any) -> Any:
             if isinstance(obj, plain):
                 return plain
     return kind
-
-
-def _is_named(obj: Any) -> bool:
-    """Tells whether an object is found by its name: a function of a C library."""
-    if isinstance(obj, weakref.ref | types.BuiltinFunctionType):
-        return True
-    try:
-        return isinstance(obj.__reduce_ex__(4), str)
-    except Exception:  # An object that cannot say is an object like any other.
-        return False
 
 
 def _trainers(model: Any) -> list[Any]:

@@ -315,11 +315,11 @@ _TRACKED: dict[type, Any] = {
 }
 
 
-def index_tracker(tracker: Any) -> None:
+def index_tracker(tracker: Any, new: Any, memo: dict[int, Any]) -> None:
     """Writes the identities of all that a tracker has collected."""
-    tracker.stored_ids = {
-        name: {id(item) for item in store}
-        for name, (_, store) in tracker.config.items()
+    vars(new)["stored_ids"] = {
+        name: {id(memo[key]) if key in memo else key for key in keys}
+        for name, keys in tracker.stored_ids.items()
     }
 
 

@@ -560,7 +560,7 @@ def _make_tracker(walk: Any, obj: Any) -> Any:
 
 def _fill_tracker(walk: Any, obj: Any, new: Any) -> None:
     _keras.copy_tracker(obj, new, walk.copy_of)
-    walk.hash_later(lambda: _keras.index_tracker(new))
+    walk.hash_later(lambda: _keras.index_tracker(obj, new, walk.memo))
 
 
 def _noting(collection: str) -> Maker:

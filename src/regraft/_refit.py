@@ -40,7 +40,10 @@ def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return layer
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ghost = _ghost(layer, args, kwargs)
+        # A stateful layer keeps its states, made for one batch size, when built.
+        parts = _keras.all_layers(layer)
+        is_stateful = any(getattr(part, "stateful", False) for part in parts)
+        ghost = None if is_stateful else _ghost(layer, args, kwargs)
         if ghost is not None:
             if not _weights(ghost) - _weights(layer):
                 return layer

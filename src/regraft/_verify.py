@@ -25,7 +25,8 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
         a: A model, layer or Function.
         b: Another one.
         inputs: What to call both on. If None, inputs are drawn from the input
-            specs of `a`, where it has any.
+            specs of `a`, where it has any. If False, the models are compared
+            but not run.
 
     Yields:
         `Difference` objects; printing one gives a readable line.

@@ -38,6 +38,9 @@ class Framework(Protocol):
     def copy_value(self, value: Any, walk: Any) -> Any:
         """Copies what a Keras variable holds into a buffer of its own."""
 
+    def contents(self, obj: Any) -> Any:
+        """Returns what an opaque object holds, to be compared, or None."""
+
     def release(self, values: list[Any]) -> None:
         """Frees buffers at once, after a copy failed half-way."""
 

@@ -100,7 +100,7 @@ def _copy_table(table: Any, walk: Any) -> Any:
         key_dtype=table.key_dtype,
         value_dtype=table.value_dtype,
         default_value=walk.copy_of(table._default_value),
-        name=table.name,
+        name=table._name,
     )
     new.insert(*table.export())
     return new
@@ -125,6 +125,16 @@ def _copy_proxy(wrapper: Any, walk: Any) -> Any:
 def _own_attributes(wrapper: Any) -> Any:
     """Returns the attributes of a wrapper itself, not of what it wraps."""
     return vars(tf.__internal__.tracking.Trackable)["__dict__"].__get__(wrapper)
+
+
+def contents(obj: Any) -> Any:
+    """Returns the entries of a lookup table; a bare handle says nothing."""
+    if isinstance(obj, _EagerTensor) and obj.dtype in (tf.resource, tf.variant):
+        return []
+    if isinstance(obj, tf.lookup.experimental.MutableHashTable):
+        keys, entries = (side.numpy().ravel() for side in obj.export())
+        return [sorted(map(str, zip(keys, entries, strict=True)))]
+    return None
 
 
 def release(values: list[Any]) -> None:

@@ -40,6 +40,8 @@ def copy_value(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
+    if value._is_view() and isinstance(value._base, torch.nn.Parameter):
+        return walk.remember(value, _same_view(value, walk))
     empty = torch.empty(0, dtype=value.dtype, device=value.device)
     if isinstance(value, torch.nn.Parameter) or type(value) is not torch.Tensor:
         new = torch.Tensor._make_subclass(type(value), empty, value.requires_grad)
@@ -49,19 +51,37 @@ def copy_value(value: Any, walk: Any) -> Any:
     walk.remember(value, new)
     if extra:
         walk.later(lambda: walk.copy_items(extra, new.__dict__))
+    walk.allocate(lambda: _fill(new, value))
+    return new
 
-    def fill() -> None:
+
+def _same_view(view: Any, walk: Any) -> Any:
+    """Looks at the copy of a parameter as `view` looks at the parameter.
+
+    `transpose(embedding.embeddings)` in a graph is such a view: it follows the
+    parameter when that is trained, and gradients flow back through it.
+    """
+    base = walk.copy_of(view._base)
+    _fill(base, view._base)
+    return base.as_strided(view.size(), view.stride(), view.storage_offset())
+
+
+def _fill(new: Any, value: Any) -> None:
+    """Gives a hollow tensor its storage, once."""
+    if new.shape != value.shape or new.data_ptr() == 0:
         with torch.no_grad():
             new.data = value.detach().clone(memory_format=torch.preserve_format)
-
-    walk.allocate(fill)
-    return new
 
 
 def _copy_generator(generator: Any, walk: Any) -> Any:
     new = torch.Generator(device=generator.device)
     new.set_state(generator.get_state())
     return new
+
+
+def contents(obj: Any) -> Any:
+    """Returns the state of a random generator."""
+    return [obj.get_state()] if isinstance(obj, torch.Generator) else None
 
 
 def release(values: list[Any]) -> None:
