@@ -52,19 +52,18 @@ def main() -> None:
     arguments = parse()
     console = Console(width=None if sys.stdout.isatty() else 150)
     path = common.RESULTS / f"clone-{common.BACKEND}.json"
-    rows: dict[str, Any] = {}
+    found = {"backend": common.BACKEND, "versions": common.versions()}
+    known = common.read_json(path)
+    keep = arguments.only and known.get("versions") == found["versions"]
+    rows: dict[str, Any] = known["models"] if keep else {}
+    order: list[str] = []
     for name in arguments.only or MODELS:
         with console.status(f"{name}: building") as status:
             rows[name] = row_of(name, arguments.repeats, status.update)
         console.print(one_line(name, rows[name]), highlight=False)
+        order = [name for name in MODELS if name in rows]
+        common.write_json(path, {**found, "models": {n: rows[n] for n in order}})
         gc.collect()
-
-    found = {"backend": common.BACKEND, "versions": common.versions()}
-    known = common.read_json(path)
-    if arguments.only and known.get("versions") == found["versions"]:
-        rows = {**known["models"], **rows}
-    order = [name for name in MODELS if name in rows]
-    common.write_json(path, {**found, "models": {n: rows[n] for n in order}})
     console.print(table(rows, order))
     for name in order:
         for contender, figure in rows[name].get("contenders", {}).items():

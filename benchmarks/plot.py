@@ -30,8 +30,9 @@ def main() -> None:
     if scaling:
         sections.append(scaling_section(scaling))
     if (RESULTS / "gpu.json").exists():
-        gpu = json.loads((RESULTS / "gpu.json").read_text("utf-8"))
-        sections.append(gpu_section(gpu))
+        found = json.loads((RESULTS / "gpu.json").read_text("utf-8"))
+        gpu = {b: figures for b, figures in found.items() if is_on_gpu(figures)}
+        sections += [gpu_section(gpu)] if gpu else []
     replace("clone.md", "\n".join(sections).encode())
     draw(clones)
     print("Written: clone.md, clone.svg and clone.png in benchmarks/results")
@@ -131,6 +132,10 @@ def gpu_section(gpu: dict[str, Any]) -> str:
     header = ["model", "backend", *[f"`{way}`" for way in ways]]
     header += ["peak / model", "through the host"]
     return "\n".join(["## On one GPU", "", markdown(header, rows), ""])
+
+
+def is_on_gpu(figures: dict[str, Any]) -> bool:
+    return figures.get("device") == "gpu"
 
 
 def through_host(host: dict[str, Any]) -> str:

@@ -178,7 +178,7 @@ def test_difference_shows_layers_and_variables_by_name():
 
 
 def test_difference_says_how_far_numbers_are_apart():
-    model = linear()
+    model = linear(name="dense")
     twin = regraft.clone(model)
     kernel = np.array(keras.ops.convert_to_numpy(model.layers[0].kernel))
     kernel[0, 0] += 0.5

@@ -9,6 +9,7 @@ reader knows.
 from __future__ import annotations
 
 import functools
+import struct
 import types
 import weakref
 from collections import deque
@@ -21,10 +22,22 @@ import numpy as np
 from . import _backends, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
+from ._makers import is_plain
 from ._parts import attributes
 from ._walk import Walk, is_model_state
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+
+
+# Python may make one or several of these as it likes.
+_WITHOUT_IDENTITY = (
+    tuple,
+    frozenset,
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinMethodType,
+    types.MethodWrapperType,
+)
 
 
 class _Nothing:
@@ -83,6 +96,7 @@ class Comparison:
         self._pairs: set[tuple[int, int]] = set()
         self._right_of: dict[int, int] = {}
         self._left_of: dict[int, int] = {}
+        self._pointers: list[tuple[int, int, str, str]] = []
         self._alive: list[Any] = []
         self._walk = Walk(left)  # Knows which objects may be shared.
         self._backend = _backends.active()
@@ -100,6 +114,10 @@ class Comparison:
         while self._queue:
             left, right, path = self._queue.popleft()
             yield from self._compare(left, right, path)
+        # What points at other objects can be judged when all have been paired.
+        for pointer, other, path, why in self._pointers:
+            if self._right_of.get(pointer, pointer) != other:
+                yield Difference(path, pointer, other, why)
 
     # --- one pair --------------------------------------------------------------
 
@@ -124,6 +142,9 @@ class Comparison:
         yield from self._compare_contents(left, right, path)
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
+        if isinstance(obj, weakref.ref):
+            self._pointers.append((id(obj()), id(obj()), path, "weak reference"))
+            return
         if isinstance(obj, types.FunctionType):
             shared = not self._walk.must_copy(obj)
         elif isinstance(obj, tuple | frozenset):
@@ -139,15 +160,13 @@ class Comparison:
 
     def _may_be_shared(self, obj: Any) -> bool:
         """Asks the walk whether a copy would hold the very same object."""
-        if isinstance(obj, weakref.ref):
-            return True
         try:
             return self._walk.copy_of(obj) is obj
         except RegraftError:
             return False
 
     def _compare_ties(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if not (is_model_state(left) or isinstance(left, np.ndarray)):
+        if isinstance(left, _WITHOUT_IDENTITY):
             return
         other = self._right_of.setdefault(id(left), id(right))
         back = self._left_of.setdefault(id(right), id(left))
@@ -177,8 +196,12 @@ class Comparison:
             self._push(left.func, right.func, f"{path}.func")
             self._push(left.args, right.args, f"{path}.args")
             self._push(left.keywords, right.keywords, f"{path}.keywords")
+        elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
+            self._push(left.__name__, right.__name__, f"{path}.__name__")
+            self._push(left.__self__, right.__self__, f"{path}.__self__")
         elif isinstance(left, weakref.ref):
-            yield from self._compare_references(left, right, path)
+            targets = id(left()), id(right())
+            self._pointers.append((*targets, path, "weak reference"))
         else:
             yield from self._compare_items(left, right, path)
             yield from self._compare_attributes(left, right, path)
@@ -233,21 +256,17 @@ class Comparison:
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):
             self._push(_content(mine), _content(other), f"{path}.<{name}>")
 
-    def _compare_references(
-        self, left: Any, right: Any, path: str
-    ) -> Iterator[Difference]:
-        mine, other = left(), right()
-        if (mine is None) != (other is None) or (
-            self._right_of.get(id(mine), id(other)) != id(other) and mine is not other
-        ):
-            yield Difference(path, mine, other, "weak reference")
-
     def _compare_items(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         if isinstance(left, dict):
             yield from self._compare_dicts(left, right, path)
         elif isinstance(left, set | frozenset):
             yield from self._compare_sets(left, right, path)
+        elif isinstance(left, bytearray):
+            if left != right:
+                yield Difference(path, left, right, "value")
         elif isinstance(left, list | tuple | deque):
+            if isinstance(left, deque):
+                self._push(left.maxlen, right.maxlen, f"{path}.maxlen")
             mine, other = list(left), list(right)
             if len(mine) != len(other):
                 yield Difference(path, len(mine), len(other), "number of items")
@@ -255,7 +274,7 @@ class Comparison:
                 self._push(x, y, f"{path}[{i}]")
 
     def _compare_dicts(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if all(type(k) in ATOMS and not _keras.is_identity_key(k) for k in left):
+        if all(_is_plain_key(key) for key in left):
             if list(left) != list(right):
                 yield Difference(path, list(left), list(right), "keys")
             for key in [k for k in left if k in right]:
@@ -265,17 +284,24 @@ class Comparison:
             yield Difference(path, len(left), len(right), "number of items")
         pairs = zip(left.items(), right.items(), strict=False)
         for i, ((k, v), (key, value)) in enumerate(pairs):
-            if not _keras.is_identity_key(k):
-                self._push(k, key, f"{path}.<key {i}>")
+            self._compare_keys(k, key, f"{path}.<key {i}>")
             self._push(v, value, f"{path}[…{i}]")
 
+    def _compare_keys(self, left: Any, right: Any, path: str) -> None:
+        if _keras.is_identity_key(left) and _keras.is_identity_key(right):
+            self._pointers.append((left, right, path, "key"))
+        else:
+            self._push(left, right, path)
+
     def _compare_sets(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        plain = all(type(x) in ATOMS and not _keras.is_identity_key(x) for x in left)
         if len(left) != len(right):
             yield Difference(path, len(left), len(right), "number of items")
-        elif plain and set(left) != set(right):
-            yield Difference(path, left, right, "value")
-        elif not plain:
+        elif all(_is_plain_key(item) for item in left):
+            if set(left) != set(right):
+                yield Difference(path, left, right, "value")
+        elif len(left) == 1:
+            self._compare_keys(next(iter(left)), next(iter(right)), f"{path}{{…}}")
+        else:
             shared = [x for x in left if x in right and is_model_state(x)]
             self._queue.extend((x, x, f"{path}{{…}}") for x in shared)
 
@@ -285,7 +311,7 @@ class Comparison:
         if isinstance(left, _keras.Layer):
             yield from self._compare_members(left, right, path)
         mine, other = attributes(left), attributes(right)
-        if not mine and not other and not isinstance(left, _CONTAINERS):
+        if not isinstance(left, _CONTAINERS) and not is_plain(left):
             yield from self._compare_opaque(left, right, path)
         _keras.forget_bookkeeping(left, mine)
         _keras.forget_bookkeeping(right, other)
@@ -293,16 +319,18 @@ class Comparison:
 
     def _compare_opaque(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         """Compares objects whose state is hidden, by what they say of themselves."""
-        compares: Any = type(left).__eq__
-        if compares is not object.__eq__:
-            if left != right:
-                yield Difference(path, left, right, "value")
-            return
         try:
             mine, other = left.__reduce_ex__(4), right.__reduce_ex__(4)
-        except (TypeError, ValueError):
+        except Exception:  # Whatever a class raises that cannot tell.
+            compares: Any = type(left).__eq__
+            if compares is not object.__eq__ and left != right:
+                yield Difference(path, left, right, "value")
             return
-        self._push(mine, other, path)
+        if isinstance(mine, str) or isinstance(other, str):  # Names of globals.
+            self._push(mine, other, path)
+        else:
+            # Without the function that makes the object.
+            self._push(list(mine[1:]), list(other[1:]), path)
 
     def _compare_members(
         self, left: Any, right: Any, path: str
@@ -341,6 +369,13 @@ def opaque_contents(obj: Any) -> Any:
     return None
 
 
+def _is_plain_key(key: Any) -> bool:
+    """Tells whether a key means the same in any model."""
+    if isinstance(key, tuple | frozenset):
+        return all(_is_plain_key(part) for part in key)
+    return type(key) in ATOMS and not _keras.is_identity_key(key)
+
+
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -367,8 +402,8 @@ def same_atom(left: Any, right: Any) -> bool:
     """Compares values exactly: `1`, `1.0` and `True` differ, NaN equals itself."""
     if type(left) is not type(right):
         return False
-    if isinstance(left, float) and left != left:
-        return bool(right != right)
+    if isinstance(left, float):
+        return struct.pack("d", left) == struct.pack("d", right)
     return bool(left == right)
 
 
@@ -391,6 +426,8 @@ def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
             yield Difference(path, mine, other, "value")
     elif mine.tobytes() != other.tobytes():
         yield Difference(path, mine, other, _how_far(mine, other))
+    elif isinstance(left, np.ma.MaskedArray):
+        yield from compare_arrays(left.mask, right.mask, f"{path}.mask")
 
 
 def _how_far(left: Any, right: Any) -> str:

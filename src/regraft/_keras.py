@@ -684,19 +684,35 @@ def is_identity_key(key: Any) -> bool:
     return type(key) is int and key > 1 << 32
 
 
+# By which TensorFlow's checkpoints find the parts of an object.
+_CHECKPOINT_REFERENCES = frozenset(
+    {
+        "_self_setattr_tracking",
+        "_self_unconditional_checkpoint_dependencies",
+        "_self_unconditional_dependency_names",
+        "_self_unconditional_deferred_dependencies",
+        "_self_update_uid",
+        "_self_name_based_restores",
+        "_self_saveable_object_factories",
+    }
+)
+
+
 def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
     """Removes attributes that say nothing about what a model is or does."""
     if isinstance(obj, Operation):
-        for name in (*NODE_LISTS, *LOSS_LISTS, *RUNTIME_STATE, "_nodes"):
+        for name in (*NODE_LISTS, *LOSS_LISTS, *RUNTIME_STATE):
             state.pop(name, None)
+        if is_graph(obj):
+            state.pop("_nodes", None)
         for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
             state.pop(name, None)
     if isinstance(obj, BaseOptimizer):
         state.pop("_trainable_variables_indices", None)
     if isinstance(obj, Initializer) and state.get("_init_seed", 0) is None:
         state.pop("seed", None)  # Drawn when the initializer was made.
-    for name in [n for n in state if n.startswith("_self_")]:
-        del state[name]  # TensorFlow's checkpoint references.
+    for name in _CHECKPOINT_REFERENCES & state.keys():
+        del state[name]
 
 
 def to_numpy(value: Any) -> Any:

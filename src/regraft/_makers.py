@@ -649,7 +649,7 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if hasattr(kind, "__deepcopy__"):
         return _make_by_deepcopy
-    return _make_instance if _is_plain(kind, obj) else _make_by_reduce
+    return _make_instance if _has_plain_class(kind, obj) else _make_by_reduce
 
 
 def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:
@@ -666,8 +666,12 @@ def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:
     return next((c for base, c in copiers.items() if isinstance(obj, base)), None)
 
 
-def _is_plain(kind: type, obj: Any) -> bool:
-    """Tells whether an instance is nothing but its dict and slots."""
+def is_plain(obj: Any) -> bool:
+    """Tells whether an object is nothing but its attributes."""
+    return choose_maker(obj) not in (_make_by_reduce, _make_by_deepcopy)
+
+
+def _has_plain_class(kind: type, obj: Any) -> bool:
     customs = ("__reduce_ex__", "__reduce__", "__getstate__")
     if any(getattr(kind, name) is not getattr(object, name) for name in customs):
         return False

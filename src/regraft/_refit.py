@@ -40,12 +40,10 @@ def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return layer
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # A stateful layer keeps its states, made for one batch size, when built.
-        parts = _keras.all_layers(layer)
-        is_stateful = any(getattr(part, "stateful", False) for part in parts)
-        ghost = None if is_stateful else _ghost(layer, args, kwargs)
+        ghost = _ghost(layer, args, kwargs)
         if ghost is not None:
-            if not _weights(ghost) - _weights(layer):
+            is_stateful = any(map(_has_states, _keras.all_layers(layer)))
+            if not is_stateful and not _weights(ghost) - _weights(layer):
                 return layer
             if _is_complete(ghost, layer):
                 return ghost
@@ -61,6 +59,8 @@ def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Layer):
             _keras.forget_variables(operation)
+        if _has_states(operation):
+            operation.states = None
     try:
         ghost(*keras.tree.map_structure(_detached, args), **_detach(kwargs))
     except Exception:  # Whatever a user's layer raises: this way is closed.
@@ -68,6 +68,11 @@ def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     for _, operation in walk.operations:
         _keras.forget_calls(operation)
     return ghost
+
+
+def _has_states(layer: Any) -> bool:
+    """Tells whether a layer has states that were made for one batch size."""
+    return isinstance(layer, keras.layers.RNN) and bool(layer.stateful)
 
 
 def _detach(kwargs: dict[str, Any]) -> dict[str, Any]:

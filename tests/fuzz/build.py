@@ -33,7 +33,11 @@ def build(spec: Spec) -> Any:
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(1)
     with policy(spec.policy):
-        model = _Builder().model(spec)
+        builder = _Builder()
+        model = builder.model(spec)
+        if spec.lora:
+            for dense in builder.built_denses()[:1]:
+                dense.enable_lora(2)
         if spec.frozen:
             model.trainable = False
         if spec.training is not None:
@@ -111,9 +115,12 @@ class _Builder:
     def chain(self, graph: Graph) -> list[Any]:
         return [self.make(step) for step in graph.steps]
 
+    def built_denses(self) -> list[Any]:
+        return [dense for dense in self.denses if dense.built]
+
     def tie(self, how: str, number: int) -> Any:
         """Makes a layer that needs one of the Dense layers so far."""
-        built = [dense for dense in self.denses if dense.built]
+        built = self.built_denses()
         if not built:
             lonely = layers.Dense(WIDTH)
             lonely.build((None, WIDTH))

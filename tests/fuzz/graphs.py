@@ -126,6 +126,7 @@ def specs(draw: Any) -> Spec:
         named_inputs=form != "sequential" and draw(rarely(4)),
         fixed_batch=draw(rarely(6)),
         frozen=draw(rarely(10)),
+        lora=draw(rarely(6)),
         training=training,
         trained=training is not None and draw(st.booleans()),
     )

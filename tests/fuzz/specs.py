@@ -126,6 +126,7 @@ class Spec(_Brief):
         named_inputs: Whether the inputs are a dict.
         fixed_batch: Whether the inputs have a batch size.
         frozen: Whether the whole model is not trainable.
+        lora: Whether the first Dense layer learns a low-rank change only.
         training: How it is compiled, if it is.
         trained: Whether it was trained for a step.
     """
@@ -136,6 +137,7 @@ class Spec(_Brief):
     named_inputs: bool = False
     fixed_batch: bool = False
     frozen: bool = False
+    lora: bool = False
     training: Training | None = None
     trained: bool = False
     needed = 1
