@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from regraft import UsageError
-from regraft._clone_model import clone_model
+from regraft import UsageError, clone_model
 
 BACKEND = keras.backend.backend()
 X = np.random.default_rng(0).random((2, 4), "float32")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -125,7 +126,9 @@ def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> Non
 
 
 def _signature(variable: Any) -> tuple[Any, ...]:
-    return variable.name, tuple(variable.shape), variable.dtype
+    # A variable without a name of its own is numbered: `variable_7`.
+    name = re.sub(r"_\d+$", "", variable.name)
+    return name, tuple(variable.shape), variable.dtype
 
 
 class _SameVariables(Rules):
@@ -147,7 +150,10 @@ def _ghost_by_build(layer: Any) -> Any:
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Layer):
             _keras.forget_variables(operation)
-    ghost.build(**shapes)
+    try:
+        ghost.build(**shapes)
+    except Exception:  # Whatever a layer raises that cannot be built twice.
+        return None
     return ghost
 
 

@@ -653,6 +653,8 @@ def forget_variables(layer: Any) -> None:
         tracker.stored_ids[name].clear()
     state = vars(layer)
     state["built"] = False
+    if state.get("lora_enabled"):
+        state["lora_enabled"] = False  # `build()` enables it again.
     modules = state.get("_modules")
     if modules is not None:  # torch: parameters are tracked again after `build()`.
         modules.pop("_torch_params", None)

@@ -30,16 +30,19 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
     if name is not None or prefix:
         names[id(new)] = name if name is not None else f"{prefix}{new.name}"
     _check_unique(new, names)
-    moved = _Paths(new, names)
+    moved = _Paths(new, names, prefix or "")
     outputs = _output_names(new, names)
     for _, operation in walk.operations:
         if id(operation) in names:
             _keras.set_name(operation, names[id(operation)])
         _keras.move_paths(operation, moved)
     slots = {}
+    slots_of_optimizers = {
+        id(slot) for _, optimizer in walk.optimizers for slot in optimizer.variables
+    }
     for _, variable in walk.variables:
         old, path = variable.path, moved(variable.path)
-        if path != old:
+        if path != old and id(variable) not in slots_of_optimizers:
             slots[old.replace("/", "_")] = path.replace("/", "_")
             _keras.set_path(variable, path)
     for _, optimizer in walk.optimizers:
@@ -92,9 +95,14 @@ def _output_names(model: Any, names: dict[int, str]) -> dict[str, str]:
 
 
 class _Paths:
-    """Maps the old path of anything inside a model to its new path."""
+    """Maps the old path of anything inside a model to its new path.
 
-    def __init__(self, model: Any, names: dict[int, str]) -> None:
+    What was built outside the layer that holds it has a path that starts with a
+    name of its own; that gets the prefix, too.
+    """
+
+    def __init__(self, model: Any, names: dict[int, str], prefix: str) -> None:
+        self._prefix = prefix
         self._moved: dict[str, str] = {}
         layers = [
             op
@@ -115,4 +123,4 @@ class _Paths:
                 return self._moved[head] + tail
             head, _, last = head.rpartition("/")
             tail = f"/{last}{tail}"
-        return path
+        return self._prefix + path

@@ -25,7 +25,8 @@ def fuzz(share, **strategies):
     """Runs a test on its share, in percent, of all examples."""
     return lambda test: settings(
         max_examples=max(1, EXAMPLES * share // 100),
-        derandomize=False,
+        # Always the same examples in `make test`, others each time in `make fuzz`.
+        derandomize="REGRAFT_FUZZ_EXAMPLES" not in os.environ,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )(given(**strategies)(test))

@@ -10,7 +10,7 @@ from keras.src.models import cloning
 from keras.src.models.functional import Functional
 from keras.src.models.model import Model
 
-from regraft._clone_model import clone_model
+from regraft import clone_model
 
 calls = []
 made = []
