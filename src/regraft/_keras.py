@@ -275,12 +275,14 @@ def copy_standard_parts(
         memo: The copies of what the walk has met, by identity.
 
     Returns:
-        Lists that are not empty, each with the list to fill.
+        What is still to be filled, each with its shell: the tracker, and lists
+        that are not empty.
     """
     tracker = state.get("_tracker")
     if type(tracker) is not Tracker or id(tracker) in memo:
         return []
-    unfilled = []
+    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
+    unfilled: list[tuple[Any, Any]] = [(tracker, new_tracker)]
     for name in _STORES:
         store = state.get(name)
         if type(store) is not list or id(store) in memo:
@@ -290,7 +292,6 @@ def copy_standard_parts(
         memo[id(store)] = target[name] = shell
         if store:
             unfilled.append((store, shell))
-    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
     for name in _TRACKED_ATOMS:
         container: Any = state.get(name)
         kind: Any = type(container)

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS, is_shared_class
-from ._errors import CopyError
+from ._errors import CopyError, explain
 from ._parts import slots_of
 
 Maker = Callable[[Any, Any], Any]
@@ -41,6 +41,31 @@ def _share(walk: Any, obj: Any) -> Any:
 
 
 _share.shares = True  # type: ignore[attr-defined]
+
+
+def refuse(walk: Any, obj: Any, reason: str) -> CopyError:
+    """Builds the error for an object that cannot be copied."""
+    kind = type(obj)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return CopyError(
+        explain(
+            f"An object of type `{name}` cannot be copied: {reason}",
+            where=walk.path_of(obj),
+            expected="something that can be copied, or a word on how to treat it",
+            received=_short(obj),
+            fix=f"share it between both models with `keep=({kind.__qualname__},)`, or "
+            f"say how to copy it with "
+            f"`regraft.register_copier({kind.__qualname__}, function)`",
+        )
+    )
+
+
+def _short(obj: Any) -> str:
+    try:
+        text = repr(obj)
+    except Exception:
+        text = f"<{type(obj).__name__}>"
+    return text if len(text) <= 120 else text[:117] + "..."
 
 
 # --- containers ---------------------------------------------------------------
@@ -380,8 +405,6 @@ def _make_by_deepcopy(walk: Any, obj: Any) -> Any:
     Its `__deepcopy__` sees the walk's memo: parts of the model that it reaches
     come out as the parts of the copy.
     """
-    from ._walk import refuse
-
     try:
         return walk.remember(obj, obj.__deepcopy__(_DeepcopyMemo(walk)))
     except (TypeError, AttributeError) as error:
@@ -402,8 +425,6 @@ class _DeepcopyMemo(dict[int, Any]):
 
 def _make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
-    from ._walk import refuse
-
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
     except (TypeError, AttributeError, ValueError, NotImplementedError) as error:
@@ -503,11 +524,9 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         losses = state.get(name) or ()
         if not all(walk.backend.is_concrete(loss) for loss in losses):
             target[name] = _hollow_list(walk, state.pop(name), name)
-    tracker = state.get("_tracker")
-    for store, shell in _keras.copy_standard_parts(state, target, walk.memo):
-        walk.fill_later(_fill_list, store, shell)
-    if tracker is not None and id(tracker) in walk.memo:
-        walk.fill_later(_fill_tracker, tracker, walk.memo[id(tracker)])
+    for part, shell in _keras.copy_standard_parts(state, target, walk.memo):
+        fill = _fill_list if type(part) is list else _fill_tracker
+        walk.fill_later(fill, part, shell)
     if _keras.is_graph(obj):
         walk.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):

@@ -25,7 +25,6 @@ from typing import Any
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
-from ._errors import CopyError, explain
 from ._makers import Maker, choose_maker
 from ._parts import path_between
 
@@ -353,28 +352,3 @@ def keeper(keep: Iterable[Any]) -> Keep | None:
         return any(bool(ask(obj)) for ask in asked)
 
     return kept
-
-
-def refuse(walk: Walk, obj: Any, reason: str) -> CopyError:
-    """Builds the error for an object that cannot be copied."""
-    kind = type(obj)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    return CopyError(
-        explain(
-            f"An object of type `{name}` cannot be copied: {reason}",
-            where=walk.path_of(obj),
-            expected="something that can be copied, or a word on how to treat it",
-            received=_short(obj),
-            fix=f"share it between both models with `keep=({kind.__qualname__},)`, or "
-            f"say how to copy it with "
-            f"`regraft.register_copier({kind.__qualname__}, function)`",
-        )
-    )
-
-
-def _short(obj: Any) -> str:
-    try:
-        text = repr(obj)
-    except Exception:
-        text = f"<{type(obj).__name__}>"
-    return text if len(text) <= 120 else text[:117] + "..."
