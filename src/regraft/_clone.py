@@ -93,7 +93,7 @@ def clone(
         if compiled == "fresh":
             _reset_training(walk)
         if weights == "fresh":
-            _fresh.redraw(walk, new, seed)
+            _fresh.redraw(walk, seed)
         elif seed is not None:
             _fresh.reseed_streams(walk, _fresh.Seeds(seed))
         if name is not None or prefix:

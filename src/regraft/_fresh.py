@@ -47,14 +47,13 @@ def reseed_streams(walk: Walk, seeds: Seeds) -> None:
         _keras.reseed_generator(generator, fixed)
 
 
-def redraw(walk: Walk, new: Any, seed: int | None) -> None:
-    """Draws all weights of the copy `new` that `walk` made.
+def redraw(walk: Walk, seed: int | None) -> None:
+    """Draws all weights of the copy that `walk` made.
 
     What `adapt()` learned is data, not weights, and stays.
 
     Args:
         walk: The walk that made the copy.
-        new: The copy.
         seed: Makes the result reproducible. It re-seeds every initializer and
             every random stream, also those that were given a fixed seed.
     """
@@ -63,14 +62,20 @@ def redraw(walk: Walk, new: Any, seed: int | None) -> None:
         fixed = seed is not None
         _keras.reseed_initializer(initializer, seeds.next(), also_fixed=fixed)
     reseed_streams(walk, seeds)
+    layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
     drawn: set[int] = set()
     with _seeded(seeds):
-        for _, layer in walk.operations:
-            if isinstance(layer, _keras.Layer) and not hasattr(layer, "adapt"):
-                _redraw_layer(layer, drawn, new)
-    reset = [metric for _, metric in walk.metrics]
-    for metric in reset:
+        weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
+        for layer in weighted:
+            _redraw_layer(layer, drawn)
+        # A variable may have been met first where it is borrowed.
+        for layer in weighted:
+            _check_drawn(layer, drawn)
+    for _, metric in walk.metrics:
         _reset_metric(metric)
+    for layer in layers:
+        if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
+            layer.reset_state()
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
     reseed_streams(walk, Seeds(seed))
 
@@ -82,7 +87,7 @@ def _reset_metric(metric: Any) -> None:
         return  # A metric that was never built has nothing to reset.
 
 
-def _redraw_layer(layer: Any, drawn: set[int], new: Any) -> None:
+def _redraw_layer(layer: Any, drawn: set[int]) -> None:
     own = [v for v in _keras.own_variables(layer) if id(v) not in drawn]
     if not own:
         return
@@ -96,7 +101,14 @@ def _redraw_layer(layer: Any, drawn: set[int], new: Any) -> None:
             return
     for variable in own:
         initializer = getattr(layer, f"{variable.name}_initializer", None)
-        if not callable(initializer):
+        if callable(initializer):
+            variable.assign(initializer(variable.shape, dtype=variable.dtype))
+            drawn.add(id(variable))
+
+
+def _check_drawn(layer: Any, drawn: set[int]) -> None:
+    for variable in _keras.own_variables(layer):
+        if id(variable) not in drawn:
             raise CopyError(
                 explain(
                     "A variable cannot be drawn anew: nobody knows how it starts.",
@@ -109,8 +121,6 @@ def _redraw_layer(layer: Any, drawn: set[int], new: Any) -> None:
                     "`get_config()`, or use `weights='copy'`",
                 )
             )
-        variable.assign(initializer(variable.shape, dtype=variable.dtype))
-        drawn.add(id(variable))
 
 
 def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> None:

@@ -85,7 +85,7 @@ class Replay:
         self._alive.append(walk)
         new = walk.run()
         _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
-        _fresh.redraw(walk, new, None)
+        _fresh.redraw(walk, None)
         self._made.update(walk.memo)
 
     # --- layers ----------------------------------------------------------------

@@ -75,7 +75,7 @@ def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
     walk.memo.pop(id(model), None)
     _drop_derived_state(walk, model)
     new = walk.run()
-    _fresh.redraw(walk, new, None)
+    _fresh.redraw(walk, None)
     return new, walk
 
 
