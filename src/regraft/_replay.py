@@ -83,7 +83,7 @@ class Replay:
             stack = [x for x in stack if id(x) not in seen]
         walk = _transplant.PartsWalk(list(parts.values()), self._model)
         self._alive.append(walk)
-        new = walk.run()
+        walk.run()
         _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         _fresh.redraw(walk, None)
         self._made.update(walk.memo)
