@@ -29,6 +29,12 @@ from ._walk import Walk, is_model_state
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
+_WEAK_CONTAINERS = (
+    weakref.WeakSet,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+)
+
 # Python may make one or several of these as it likes.
 _WITHOUT_IDENTITY = (
     tuple,
@@ -199,6 +205,9 @@ class Comparison:
         elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
             self._push(left.__name__, right.__name__, f"{path}.__name__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, _WEAK_CONTAINERS):
+            if len(left) != len(right):
+                yield Difference(path, len(left), len(right), "number of items")
         elif isinstance(left, weakref.ref):
             targets = id(left()), id(right())
             self._pointers.append((*targets, path, "weak reference"))

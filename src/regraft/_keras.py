@@ -454,24 +454,30 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
             opt.build(variables)
 
 
-def reindex_optimizer(optimizer: Any, new: Any, known: Any) -> None:
-    """Rewrites the index by which an optimizer finds the slots of a variable.
+def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
+    """Rewrites the dicts by which an optimizer finds what belongs to a variable.
 
-    Its keys are identities of variables (on TensorFlow: of their resources).
+    Their keys are identities: on TensorFlow, names of the variables' resources,
+    which are known only when these have been made.
+
+    Args:
+        new: The copy of an optimizer.
+        variables: All variables of the model, each with its copy.
     """
-    indices = vars(optimizer).get("_trainable_variables_indices")
-    if not indices:
-        return
-    rewritten = {}
-    for variable in optimizer._trainable_variables:
-        position = indices[optimizer._var_key(variable)]
-        rewritten[new._var_key(known(variable))] = position
-    target = new._trainable_variables_indices
-    plain = getattr(target, "__wrapped__", target)
-    plain.clear()
-    plain.update(rewritten)
-    if plain is not target:
-        target._update_snapshot()
+    keys = {
+        new._var_key(old): new._var_key(twin)
+        for old, twin in variables
+        if raw_value(old) is not None and raw_value(twin) is not None
+    }
+    for indices in vars(new).values():
+        plain = getattr(indices, "__wrapped__", indices)
+        if not isinstance(plain, dict) or not any(key in keys for key in plain):
+            continue
+        items = [(keys.get(key, key), value) for key, value in plain.items()]
+        plain.clear()
+        plain.update(items)
+        if plain is not indices:
+            indices._update_snapshot()
 
 
 def set_history(new: Any, tensor: Any, node: Any, index: int) -> None:

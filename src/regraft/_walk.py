@@ -102,8 +102,8 @@ class Walk:
                 self._drain()
                 self._wire_nodes()
                 self._allocate()
-            for old_optimizer, new_optimizer in self.optimizers:
-                _keras.reindex_optimizer(old_optimizer, new_optimizer, self.known)
+            for _, optimizer in self.optimizers:
+                _keras.reindex_optimizer(optimizer, self.variables)
             return new
         except BaseException:
             self.release()
