@@ -33,13 +33,14 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
 
     Example:
     >>> import keras, regraft
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> head = keras.layers.Dense(2, name="head")
+    >>> model = keras.Sequential([keras.Input((4,)), head], name="net")
     >>> other = regraft.clone(model)
     >>> other.layers[0].activation = keras.activations.relu
     >>> for difference in regraft.diff(model, other):
     ...     print(difference.path, difference.why)
     ...     break
-    sequential/dense.activation function
+    net/head.activation function
     """
     _check(a, b)
     yield from Comparison(a, b).run()
