@@ -474,8 +474,8 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
         if not isinstance(plain, dict) or not any(key in keys for key in plain):
             continue
         items = [(keys.get(key, key), value) for key, value in plain.items()]
-        plain.clear()
-        plain.update(items)
+        dict.clear(plain)  # Past the tracking of a dict that Keras wraps.
+        dict.update(plain, items)
         if plain is not indices:
             indices._update_snapshot()
 
