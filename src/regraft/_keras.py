@@ -717,11 +717,21 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
         for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
             state.pop(name, None)
     if isinstance(obj, BaseOptimizer):
-        state.pop("_trainable_variables_indices", None)
+        _key_by_position(obj, state)
     if isinstance(obj, Initializer) and state.get("_init_seed", 0) is None:
         state.pop("seed", None)  # Drawn when the initializer was made.
     for name in _CHECKPOINT_REFERENCES & state.keys():
         del state[name]
+
+
+def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
+    """Writes numbers of variables for their identities, which no copy can keep."""
+    variables = [v for v in optimizer._trainable_variables if raw_value(v) is not None]
+    positions = {optimizer._var_key(v): i for i, v in enumerate(variables)}
+    for name, indices in state.items():
+        plain = getattr(indices, "__wrapped__", indices)
+        if isinstance(plain, dict) and plain and all(k in positions for k in plain):
+            state[name] = {f"variable {positions[k]}": v for k, v in plain.items()}
 
 
 def to_numpy(value: Any) -> Any:
