@@ -15,7 +15,6 @@ import re
 import types
 import uuid
 from functools import _lru_cache_wrapper, cached_property
-from typing import Any
 
 import numpy as np
 
@@ -82,8 +81,3 @@ def is_shared_class(kind: type) -> bool:
     # A number class that carries no attributes of its own is just a number.
     plain_number = issubclass(kind, numbers.Number) and kind.__dictoffset__ == 0
     return plain_number or kind.__module__ == "typing"
-
-
-def is_atom(obj: Any) -> bool:
-    """Tells whether an object is a value that nobody can change."""
-    return type(obj) in ATOMS

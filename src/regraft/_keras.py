@@ -365,11 +365,6 @@ def own_variables(layer: Any) -> list[Any]:
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
-def own_metrics(layer: Any) -> list[Any]:
-    """Returns the metrics that a layer tracks itself."""
-    return list(layer._metrics)
-
-
 def compile_metrics(trainer: Any) -> list[Any]:
     """Returns the metrics and loss trackers that `compile()` made."""
     found = [trainer._loss_tracker, trainer._compile_metrics]

@@ -24,9 +24,6 @@ from ._parts import slots_of
 
 Maker = Callable[[Any, Any], Any]
 
-# Integers above this may be identities of objects, used as keys.
-_SMALLEST_ID = 1 << 32
-
 _USER_COPIERS: dict[type, Maker] = {}
 
 
@@ -84,7 +81,7 @@ def _make_list(walk: Any, obj: Any) -> Any:
 
 def _is_resolved(memo: dict[int, Any], parts: Iterable[Any]) -> bool:
     """Tells whether no part waits to be copied, so that nothing need be put off."""
-    return all(not (type(part) not in ATOMS and id(part) not in memo) for part in parts)
+    return all(type(part) in ATOMS or id(part) in memo for part in parts)
 
 
 def _copy_resolved_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
@@ -115,10 +112,7 @@ def _fill_list(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _needs_hash(key: Any) -> bool:
-    kind = type(key)
-    if kind is int:
-        return bool(key > _SMALLEST_ID)
-    return kind not in ATOMS
+    return type(key) not in ATOMS or _keras.is_identity_key(key)
 
 
 def _make_dict(walk: Any, obj: Any) -> Any:
@@ -423,13 +417,21 @@ class _DeepcopyMemo(dict[int, Any]):
         return self._walk.memo.get(key, found)
 
 
+# What classes raise that do not let themselves be pickled.
+_CANNOT_REDUCE = (
+    TypeError,
+    AttributeError,
+    ValueError,
+    NotImplementedError,
+    copy.Error,
+)
+
+
 def _make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
-    except (TypeError, AttributeError, ValueError, NotImplementedError) as error:
-        raise refuse(walk, obj, str(error)) from error
-    except copy.Error as error:
+    except _CANNOT_REDUCE as error:
         raise refuse(walk, obj, str(error)) from error
     if isinstance(reduced, str):  # The name of a global: a singleton.
         return walk.remember(obj, obj)
