@@ -459,11 +459,8 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
         new: The copy of an optimizer.
         variables: All variables of the model, each with its copy.
     """
-    keys = {
-        new._var_key(old): new._var_key(twin)
-        for old, twin in variables
-        if raw_value(old) is not None and raw_value(twin) is not None
-    }
+    keys = {_key(new, old): _key(new, twin) for old, twin in variables}
+    keys.pop(None, None)
     for indices in vars(new).values():
         plain = getattr(indices, "__wrapped__", indices)
         if not isinstance(plain, dict) or not any(key in keys for key in plain):
@@ -721,12 +718,22 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
 
 def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
     """Writes numbers of variables for their identities, which no copy can keep."""
-    variables = [v for v in optimizer._trainable_variables if raw_value(v) is not None]
-    positions = {optimizer._var_key(v): i for i, v in enumerate(variables)}
+    keys = [_key(optimizer, v) for v in optimizer._trainable_variables]
+    positions = {key: i for i, key in enumerate(keys) if key is not None}
     for name, indices in state.items():
         plain = getattr(indices, "__wrapped__", indices)
         if isinstance(plain, dict) and plain and all(k in positions for k in plain):
             state[name] = {f"variable {positions[k]}": v for k, v in plain.items()}
+
+
+def _key(optimizer: Any, variable: Any) -> Any:
+    """Returns what an optimizer knows a variable by; None if it has no value yet."""
+    if raw_value(variable) is None:
+        return None
+    try:
+        return optimizer._var_key(variable)
+    except AttributeError:  # TensorFlow: a plain tensor was put in a variable's place.
+        return None
 
 
 def to_numpy(value: Any) -> Any:
