@@ -141,11 +141,16 @@ class Comparison:
         if left is right:
             yield from self._compare_shared(left, path)
             return
-        if _class_of(left) is not _class_of(right):
+        held, other = opaque_contents(left), opaque_contents(right)
+        is_opaque = held is not None and other is not None
+        if not is_opaque and _class_of(left) is not _class_of(right):
             yield Difference(path, kind, type(right), "class")
             return
         yield from self._compare_ties(left, right, path)
-        yield from self._compare_contents(left, right, path)
+        if is_opaque:
+            self._push(held, other, path)
+        else:
+            yield from self._compare_contents(left, right, path)
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
         if isinstance(obj, weakref.ref):
@@ -184,10 +189,7 @@ class Comparison:
     def _compare_contents(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
-        held = opaque_contents(left)
-        if held is not None:
-            self._push(held, opaque_contents(right), path)
-        elif isinstance(left, _keras.Variable):
+        if isinstance(left, _keras.Variable):
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)

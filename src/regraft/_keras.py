@@ -459,8 +459,8 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
         new: The copy of an optimizer.
         variables: All variables of the model, each with its copy.
     """
-    keys = {_key(new, old): _key(new, twin) for old, twin in variables}
-    keys.pop(None, None)
+    pairs = ((_key(new, old), _key(new, twin)) for old, twin in variables)
+    keys = {old: twin for old, twin in pairs if old is not None and twin is not None}
     for indices in vars(new).values():
         plain = getattr(indices, "__wrapped__", indices)
         if not isinstance(plain, dict) or not any(key in keys for key in plain):

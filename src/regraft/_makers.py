@@ -71,30 +71,34 @@ def _short(obj: Any) -> str:
 def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
     new = walk.memo[id(obj)] = list.__new__(kind)
-    if _is_resolved(walk.memo, list.__iter__(obj)):
-        _fill_items(walk, obj, new)
-        if kind is list or _copy_resolved_attributes(walk.memo, obj, new):
+    if _are_atoms(list.__iter__(obj)):
+        list.extend(new, obj)
+        if kind is list or _copy_simple_attributes(walk.memo, obj, new):
             return new
     walk.fill_later(_fill_list, obj, new)
     return new
 
 
-def _is_resolved(memo: dict[int, Any], parts: Iterable[Any]) -> bool:
-    """Tells whether no part waits to be copied, so that nothing need be put off."""
-    return all(type(part) in ATOMS or id(part) in memo for part in parts)
+def _are_atoms(parts: Iterable[Any]) -> bool:
+    """Tells whether both models can share all parts, so nothing need be put off."""
+    return ATOMS.issuperset(map(type, parts))
 
 
-def _copy_resolved_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
-    """Copies attributes at once if nothing in them waits to be copied."""
+def _copy_simple_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
+    """Copies attributes at once if each is an atom or has been copied before."""
     kind: Any = type(obj)
     if not kind.__dictoffset__ or slots_of(kind):
         return False
     state = object.__getattribute__(obj, "__dict__")
-    if not _is_resolved(memo, state.values()):
-        return False
     target = object.__getattribute__(new, "__dict__")
+    target.update(state)
+    if _are_atoms(state.values()):
+        return True
     for name, value in state.items():
-        target[name] = value if type(value) in ATOMS else memo[id(value)]
+        if type(value) not in ATOMS:
+            if id(value) not in memo:
+                return False
+            target[name] = memo[id(value)]
     return True
 
 
@@ -126,7 +130,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
         if kind is dict:
             return new
         plain = not issubclass(kind, defaultdict)
-        if plain and _copy_resolved_attributes(walk.memo, obj, new):
+        if plain and _copy_simple_attributes(walk.memo, obj, new):
             return new
     walk.fill_later(_fill_dict, obj, new)
     return new
@@ -172,7 +176,7 @@ def _make_set(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, set.__new__(kind))
     if not any(_needs_hash(item) for item in set.__iter__(obj)):
         set.update(new, obj)
-        if kind is set or _copy_resolved_attributes(walk.memo, obj, new):
+        if kind is set or _copy_simple_attributes(walk.memo, obj, new):
             return new
     walk.fill_later(_fill_set, obj, new)
     return new
@@ -209,7 +213,7 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
-    if type(obj) is tuple and not any(type(part) not in ATOMS for part in obj):
+    if type(obj) is tuple and _are_atoms(obj):
         memo[id(obj)] = obj
         return obj
     stack = [obj]
@@ -388,7 +392,7 @@ def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_instance(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
-    if not _copy_resolved_attributes(walk.memo, obj, new):
+    if not _copy_simple_attributes(walk.memo, obj, new):
         walk.fill_later(fill_attributes, obj, new)
     return new
 

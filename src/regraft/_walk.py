@@ -142,11 +142,10 @@ class Walk:
 
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
+        target.update(state)
         copy_of, known = self.copy_of, self.memo.get
-        for name, value in state.copy().items():
-            if type(value) in ATOMS:
-                target[name] = value
-                continue
+        for item in [pair for pair in state.items() if type(pair[1]) not in ATOMS]:
+            name, value = item
             new = known(id(value), _MISSING)
             target[name] = copy_of(value) if new is _MISSING else new
 

@@ -16,8 +16,6 @@ REFUSED = {
     "attributes/lock",
     "attributes/thread_local",
     "attributes/generator",
-    # The functions of a SavedModel are bound to its variables for good.
-    "native/tf_saved_model_layer",
 }
 
 

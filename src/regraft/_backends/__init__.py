@@ -39,7 +39,10 @@ class Framework(Protocol):
         """Copies what a Keras variable holds into a buffer of its own."""
 
     def contents(self, obj: Any) -> Any:
-        """Returns what an opaque object holds, to be compared, or None."""
+        """Returns the class and contents of an opaque object, to be compared.
+
+        None for any other object, which is compared attribute by attribute.
+        """
 
     def release(self, values: list[Any]) -> None:
         """Frees buffers at once, after a copy failed half-way."""

@@ -78,8 +78,8 @@ def _copy_jitted(function: Any, walk: Any) -> Any:
 def contents(obj: Any) -> Any:
     """Returns the data of a random key; an id of flax is another in each copy."""
     if isinstance(obj, jax.Array) and jnp.issubdtype(obj.dtype, jax.dtypes.prng_key):
-        return [jax.random.key_data(obj)]
-    return [] if type(obj).__module__ == "flax.ids" else None
+        return [type(obj), jax.random.key_data(obj)]
+    return [type(obj)] if type(obj).__module__ == "flax.ids" else None
 
 
 def release(values: list[Any]) -> None:

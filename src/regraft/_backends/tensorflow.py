@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import abc
+import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function.concrete_function import (
+    ConcreteFunction,
+)
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
+from tensorflow.python.framework import ops
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.saved_model import load
+from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
 
-_EagerTensor = type(tf.constant(0))
+_EagerTensor = ops.EagerTensor
 
 
 @lru_cache
@@ -47,6 +58,7 @@ def copiers() -> dict[type, Any]:
         PolymorphicFunction: _copy_function,
         data_structures._DictWrapper: _copy_proxy,
         data_structures._TupleWrapper: _copy_proxy,
+        _Loaded: _copy_loaded,
     }
 
 
@@ -55,14 +67,23 @@ def copy_value(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    strategy = getattr(value, "distribute_strategy", None)
-    with ExitStack() as scopes:
-        scopes.enter_context(tf.init_scope())
-        if strategy is not None:
-            scopes.enter_context(strategy.scope())
+    with tf.init_scope():
+        if getattr(value, "distribute_strategy", None) is not None:
+            new = _created_in_its_scope(value)
         else:
-            scopes.enter_context(tf.device(value.device))
-        new = tf.Variable(
+            new = _variable_like(value)
+            # It has no value if the step that was to make it failed while traced.
+            if tf.raw_ops.VarIsInitializedOp(resource=value.handle):
+                read, kind = tf.raw_ops.ReadVariableOp, value.dtype
+                data = tf.raw_ops.DeepCopy(x=read(resource=value.handle, dtype=kind))
+                tf.raw_ops.AssignVariableOp(resource=new.handle, value=data)
+    walk.remember(value, new)
+    return new
+
+
+def _created_in_its_scope(value: Any) -> Any:
+    with value.distribute_strategy.scope():
+        return tf.Variable(
             lambda: tf.raw_ops.DeepCopy(x=value.read_value()),
             trainable=value.trainable,
             dtype=value.dtype,
@@ -71,8 +92,52 @@ def copy_value(value: Any, walk: Any) -> Any:
             synchronization=value.synchronization,
             aggregation=value.aggregation,
         )
-    walk.remember(value, new)
+
+
+def _variable_like(value: Any) -> Any:
+    """Makes a variable without a value.
+
+    `tf.Variable(...)` asks creators, scopes and initializers first and takes ten
+    times as long as the resource that it makes in the end.
+    """
+    name = _plain_name(value.name)
+    with tf.device(value.device):
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=value.dtype,
+            shape=value.shape,
+            shared_name=context.anonymous_name(),
+            debug_name=name,
+        )
+    new = object.__new__(ResourceVariable)
+    handle._handle_data = value.handle._handle_data
+    handle._parent_trackable = weakref.ref(new)
+    handle._name = f"{name}:0"
+    handle._unique_id = f"{name}_{ops.uid()}"
+    vars(new).update(
+        _plain_variable(),
+        **{field: getattr(value, field) for field in _DESCRIPTION},
+        _handle=handle,
+        _handle_name=handle._name,
+        _unique_id=handle._unique_id,
+    )
     return new
+
+
+_DESCRIPTION = (
+    "_shape",
+    "_dtype",
+    "_trainable",
+    "_synchronization",
+    "_aggregation",
+    "_constraint",
+    "_graph_key",
+)
+
+
+@lru_cache
+def _plain_variable() -> dict[str, Any]:
+    """Returns all that TensorFlow writes on a new variable, but for its handle."""
+    return {**vars(tf.Variable(0.0)), "_handle": None}
 
 
 def _plain_name(name: str) -> str:
@@ -127,14 +192,68 @@ def _own_attributes(wrapper: Any) -> Any:
     return vars(tf.__internal__.tracking.Trackable)["__dict__"].__get__(wrapper)
 
 
+class _Loaded(abc.ABC):
+    """Any object that `tf.saved_model.load` returned: it makes classes as it goes."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return kind.__module__ == load.__name__
+
+
+def _copy_loaded(obj: Any, walk: Any) -> Any:
+    """Saves and loads again: only so do functions come with variables of their own.
+
+    The functions in a SavedModel are graphs, bound for good to the variables they
+    were loaded with. The files that they came from may be gone by now, and have
+    old values at any rate.
+    """
+    with TemporaryDirectory() as folder:
+        signatures = dict(getattr(obj, "signatures", {}))
+        tf.saved_model.save(obj, folder, signatures=signatures)
+        new = tf.saved_model.load(folder)
+    pending = [(obj, new)]
+    while pending:
+        old, twin = pending.pop()
+        known = walk.known(old)
+        if known is twin:
+            continue
+        if known is not None:
+            raise CopyError(
+                explain(
+                    "A part of a SavedModel was met before the SavedModel itself.",
+                    where=walk.path_of(obj),
+                    expected="a SavedModel whose parts are reached through it",
+                    received=f"a {type(old).__name__} that is also held elsewhere",
+                    fix="pass `keep=` to share the SavedModel between both models",
+                )
+            )
+        walk.remember(old, twin)
+        children = twin._trackable_children()
+        for name, child in old._trackable_children().items():
+            pending.append((child, children[name]))
+    for name, function in signatures.items():
+        walk.remember(function, new.signatures[name])
+    return new
+
+
 def contents(obj: Any) -> Any:
-    """Returns the entries of a lookup table; a bare handle says nothing."""
+    """Returns what is in tables and SavedModels; a bare handle says nothing."""
     if isinstance(obj, _EagerTensor) and obj.dtype in (tf.resource, tf.variant):
-        return []
+        return [type(obj)]
     if isinstance(obj, tf.lookup.experimental.MutableHashTable):
         keys, entries = (side.numpy().ravel() for side in obj.export())
-        return [sorted(map(str, zip(keys, entries, strict=True)))]
+        return [type(obj), sorted(map(str, zip(keys, entries, strict=True)))]
+    if isinstance(obj, _Loaded):
+        return ["SavedModel", dict(sorted(obj._trackable_children().items()))]
+    if isinstance(obj, RestoredFunction):
+        return [type(obj), [_operations(f) for f in obj.concrete_functions]]
+    if isinstance(obj, ConcreteFunction):
+        return [type(obj), _operations(obj)]
     return None
+
+
+def _operations(function: Any) -> list[tuple[str, str]]:
+    return [(op.type, op.name) for op in function.graph.get_operations()]
 
 
 def release(values: list[Any]) -> None:

@@ -81,7 +81,9 @@ def _copy_generator(generator: Any, walk: Any) -> Any:
 
 def contents(obj: Any) -> Any:
     """Returns the state of a random generator."""
-    return [obj.get_state()] if isinstance(obj, torch.Generator) else None
+    if isinstance(obj, torch.Generator):
+        return [type(obj), obj.get_state()]
+    return None
 
 
 def release(values: list[Any]) -> None:
