@@ -248,16 +248,16 @@ def test_running_out_of_memory_releases_what_was_taken(monkeypatch):
     model = trained()
     regraft.clone(model)  # What is decided once for a class must not be the stand-in.
     backend = _backends.active()
-    real, taken = backend.copy_value, []
+    real, taken = backend.copy_values, []
 
-    def scarce(value, walk):
-        if len(taken) == 2:
-            raise MemoryError("no more")
-        new = real(value, walk)
-        taken.append(weakref.ref(new))
-        return new
+    def scarce(values, walk):
+        for new in real(values, walk):
+            if len(taken) == 2:
+                raise MemoryError("no more")
+            taken.append(weakref.ref(new))
+            yield new
 
-    monkeypatch.setattr(backend, "copy_value", scarce)
+    monkeypatch.setattr(backend, "copy_values", scarce)
     gc.collect()
     gc.disable()  # Memory must come back at once, not when cycles are collected.
     try:

@@ -172,10 +172,10 @@ def copy_node(node: Any, new: Any, copy_of: Any) -> None:
     state["operation"] = copy_of(node.operation)
     state["outputs"] = [copy_of(tensor) for tensor in node.outputs]
     state["arguments"] = made = object.__new__(type(node.arguments))
-    vars(made).update(
-        (name, [copy_of(x) for x in v] if type(v) is list else copy_of(v))
-        for name, v in arguments.items()
-    )
+    target = vars(made)
+    for name, value in arguments.items():
+        is_list = type(value) is list
+        target[name] = list(map(copy_of, value)) if is_list else copy_of(value)
 
 
 def append_call(node: Any) -> int:
@@ -262,8 +262,8 @@ _TRACKED_ATOMS = (
 
 
 def copy_standard_parts(
-    state: dict[str, Any], target: dict[str, Any], memo: dict[int, Any]
-) -> list[tuple[Any, Any]]:
+    state: dict[str, Any], target: dict[str, Any], memo: dict[int, Any], copy_of: Any
+) -> None:
     """Copies at once what every layer has and nobody else holds.
 
     This is the quick way for about half of the objects of a model. What does not
@@ -273,40 +273,41 @@ def copy_standard_parts(
         state: The layer's attributes; those that are dealt with are removed.
         target: The attributes of the copy.
         memo: The copies of what the walk has met, by identity.
-
-    Returns:
-        What is still to be filled, each with its shell: the tracker, and lists
-        that are not empty.
+        copy_of: Asks the walk for a copy.
     """
     tracker = state.get("_tracker")
     if type(tracker) is not Tracker or id(tracker) in memo:
-        return []
-    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
-    unfilled: list[tuple[Any, Any]] = [(tracker, new_tracker)]
+        return
+    new_tracker = object.__new__(Tracker)
+    memo[id(tracker)] = target["_tracker"] = new_tracker
     for name in _STORES:
         store = state.get(name)
-        if type(store) is not list or id(store) in memo:
-            continue
-        del state[name]
-        shell: list[Any] = []
-        memo[id(store)] = target[name] = shell
-        if store:
-            unfilled.append((store, shell))
+        if type(store) is list and id(store) not in memo:
+            shell: list[Any] = []
+            memo[id(store)] = target[name] = shell
+            if store:
+                shell.extend(map(copy_of, store))
+            del state[name]
     for name in _TRACKED_ATOMS:
         container: Any = state.get(name)
         kind: Any = type(container)
         if kind not in _TRACKED or len(container.__dict__) != 1:
             continue
-        if container and not all(type(item) is str for item in container):
+        if container and not _are_flags(container, kind):
             continue
-        if kind is TrackedDict and not all(type(v) is bool for v in container.values()):
-            continue
-        del state[name]
         memo[id(container)] = target[name] = new = kind.__new__(kind)
         new.__dict__["tracker"] = new_tracker
         if container:
             _TRACKED[kind](new, container)
-    return unfilled
+        del state[name]
+    copy_tracker(tracker, new_tracker, copy_of)
+
+
+def _are_flags(container: Any, kind: type) -> bool:
+    """Tells whether a container holds names, or names with a flag each."""
+    if not {str}.issuperset(map(type, container)):
+        return False
+    return kind is not TrackedDict or {bool}.issuperset(map(type, container.values()))
 
 
 _TRACKED: dict[type, Any] = {
@@ -327,37 +328,51 @@ def index_tracker(tracker: Any, new: Any, memo: dict[int, Any]) -> None:
 def _wrapper_codes() -> dict[str, CodeType]:
     """Returns the code of the functions that `Layer.__new__` puts on each layer."""
     layer = Layer()
-    return {name: vars(layer)[name].__code__ for name in ("build", "quantize")}
+    codes = {name: vars(layer)[name].__code__ for name in ("build", "quantize")}
+    return {
+        name: code
+        for name, code in codes.items()
+        if code.co_freevars == ("obj", f"original_{name}_method")
+    }
 
 
-def rebound_wrappers(
-    state: dict[str, Any], layer: Any, new: Any
-) -> Iterator[tuple[str, FunctionType]]:
-    """Yields the wrappers that `Layer.__new__` made for a layer, made for another.
+def rebind_wrappers(
+    layer: Any, new: Any, state: dict[str, Any], target: dict[str, Any]
+) -> None:
+    """Makes the wrappers that `Layer.__new__` put on a layer, for its copy.
 
     They are closures over the layer and its method. The walk could copy them as
     it copies any function; there are two of them on every layer, so they are
     worth a quicker way.
+
+    Args:
+        layer: The layer.
+        new: Its copy.
+        state: The layer's attributes; wrappers that are dealt with are removed.
+        target: The attributes of the copy.
     """
     for name, code in _WRAPPERS.items():
         wrapper: Any = state.get(name)
         if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
             continue
-        method: Any = vars(wrapper)["__wrapped__"]
-        if method.__self__ is not layer or len(wrapper.__dict__) != 1:
+        attributes = wrapper.__dict__
+        method: Any = attributes.get("__wrapped__")
+        if type(method) is not MethodType or method.__self__ is not layer:
+            continue
+        if len(attributes) != 1:
             continue
         bound = MethodType(method.__func__, new)
-        cells = {"obj": new, f"original_{name}_method": bound}
-        closure = tuple(CellType(cells[free]) for free in code.co_freevars)
+        cells = CellType(new), CellType(bound)
         made = FunctionType(
-            code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, closure
+            code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells
         )
         made.__kwdefaults__ = wrapper.__kwdefaults__
         made.__qualname__ = wrapper.__qualname__
         made.__module__ = wrapper.__module__
         made.__doc__ = wrapper.__doc__
         made.__dict__["__wrapped__"] = bound
-        yield name, made
+        target[name] = made
+        del state[name]
 
 
 def own_variables(layer: Any) -> list[Any]:

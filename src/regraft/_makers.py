@@ -13,6 +13,7 @@ import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -95,10 +96,15 @@ def _copy_simple_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
     if _are_atoms(state.values()):
         return True
     for name, value in state.items():
-        if type(value) not in ATOMS:
-            if id(value) not in memo:
-                return False
+        kind = type(value)
+        if kind in ATOMS:
+            continue
+        if id(value) in memo:
             target[name] = memo[id(value)]
+        elif kind is dict and _is_simple(value.items()):
+            target[name] = memo[id(value)] = value.copy()
+        else:
+            return False
     return True
 
 
@@ -137,9 +143,12 @@ def _make_dict(walk: Any, obj: Any) -> Any:
 
 
 def _is_simple(items: Iterable[tuple[Any, Any]]) -> bool:
-    """Tells whether a dict holds nothing but atoms."""
+    """Tells whether a dict holds nothing but atoms, and tuples of them."""
     for key, value in items:
-        if type(value) not in ATOMS or type(key) is not str:
+        kind = type(value)
+        if kind not in ATOMS and not (kind is tuple and _are_atoms(value)):
+            return False
+        if type(key) is not str and _needs_hash(key):
             return False
     return True
 
@@ -147,6 +156,9 @@ def _is_simple(items: Iterable[tuple[Any, Any]]) -> bool:
 def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
     copy_of = walk.copy_of
     kind = type(obj)
+    if kind is dict and _NAMES.issuperset(map(type, obj)):
+        walk.copy_items(obj, new)
+        return
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     if issubclass(kind, defaultdict):
         new.default_factory = copy_of(obj.default_factory)
@@ -165,6 +177,9 @@ def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
         put(_unchanged)
     if kind is not dict:
         fill_attributes(walk, obj, new)
+
+
+_NAMES = frozenset({str})
 
 
 def _unchanged(key: Any) -> Any:
@@ -213,9 +228,14 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
-    if type(obj) is tuple and _are_atoms(obj):
-        memo[id(obj)] = obj
-        return obj
+    if type(obj) is tuple:
+        if _are_atoms(obj):
+            memo[id(obj)] = obj
+            return obj
+        if not any(isinstance(part, tuple) for part in obj):
+            new = tuple(map(walk.copy_of, obj))
+            memo[id(obj)] = new = obj if all(map(is_, new, obj)) else new
+            return new
     stack = [obj]
     while stack:
         top = stack[-1]
@@ -521,18 +541,18 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         _keras.jax_sync(obj)
     state = vars(obj).copy()
     target = vars(new)
-    # Node lists come first: other attributes may hold the same lists, and
+    _keras.copy_standard_parts(state, target, walk.memo, walk.copy_of)
+    if "_tracker" in target:
+        walk.note_tracker(state.pop("_tracker"), target["_tracker"])
+    # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.
     for name in _keras.NODE_LISTS:
         if name in state:
             target[name] = _hollow_list(walk, state.pop(name), name)
     for name in _keras.LOSS_LISTS:
-        losses = state.get(name) or ()
-        if not all(walk.backend.is_concrete(loss) for loss in losses):
+        losses = state.get(name)
+        if losses and not all(walk.backend.is_concrete(loss) for loss in losses):
             target[name] = _hollow_list(walk, state.pop(name), name)
-    for part, shell in _keras.copy_standard_parts(state, target, walk.memo):
-        fill = _fill_list if type(part) is list else _fill_tracker
-        walk.fill_later(fill, part, shell)
     if _keras.is_graph(obj):
         walk.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
@@ -543,27 +563,31 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
             if name in state:
                 state[name] = value
     walk.rules.attributes(obj, state)
-    for name, wrapper in _keras.rebound_wrappers(state, obj, new):
-        state.pop(name)
-        target[name] = wrapper
+    _keras.rebind_wrappers(obj, new, state, target)
     walk.copy_items(state, target)
     _fill_slots(walk, obj, new)
 
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> Any:
     """Returns a list of the same class, for what will turn out to be the copy's."""
-    if id(nodes) in walk.memo:
-        return walk.memo[id(nodes)]
-    new = walk.remember(nodes, list.__new__(type(nodes)))
+    memo = walk.memo
+    if id(nodes) in memo:
+        return memo[id(nodes)]
+    kind = type(nodes)
+    new = memo[id(nodes)] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
     walk.note_node_list(nodes, new, inbound=inbound)
-    if type(nodes) is not list:
-        for attribute, value in vars(nodes).items():
-            if type(value) is list:  # TensorFlow's wrapper keeps the items here.
-                vars(new)[attribute] = inner = walk.remember(value, [])
-                walk.note_node_list(value, inner, inbound=inbound)
-            else:
-                vars(new)[attribute] = walk.copy_of(value)
+    if kind is list:
+        return new
+    target = new.__dict__
+    for attribute, value in nodes.__dict__.items():
+        if id(value) in memo:
+            target[attribute] = memo[id(value)]
+        elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
+            target[attribute] = inner = walk.remember(value, [])
+            walk.note_node_list(value, inner, inbound=inbound)
+        else:
+            target[attribute] = walk.copy_of(value)
     return new
 
 
@@ -580,12 +604,12 @@ def _fill_node(walk: Any, obj: Any, new: Any) -> None:
 def _make_tracker(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
     walk.fill_later(_fill_tracker, obj, new)
+    walk.note_tracker(obj, new)
     return new
 
 
 def _fill_tracker(walk: Any, obj: Any, new: Any) -> None:
     _keras.copy_tracker(obj, new, walk.copy_of)
-    walk.hash_later(lambda: _keras.index_tracker(obj, new, walk.memo))
 
 
 def _noting(collection: str) -> Maker:

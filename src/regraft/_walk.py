@@ -19,6 +19,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,14 +80,17 @@ class Walk:
         self.functions: list[types.FunctionType] = []
         self._graphs: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[Any, Any]] = []
+        self._trackers: list[tuple[Any, Any]] = []
         self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
         self._cut: set[int] = set()
         self._keep = keep
         self._makers: dict[type, Maker] = {}
+        # Empty ones are the most common objects of all: torch's modules hold a dozen.
+        self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._pending: list[tuple[Fill, Any, Any]] = []
         self._hashed: list[Callable[[], None]] = []
         self._later: list[Callable[[], None]] = []
-        self._allocations: list[Callable[[], None]] = []
+        self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []
         self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -143,11 +147,15 @@ class Walk:
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
         target.update(state)
-        copy_of, known = self.copy_of, self.memo.get
-        for item in [pair for pair in state.items() if type(pair[1]) not in ATOMS]:
-            name, value = item
-            new = known(id(value), _MISSING)
-            target[name] = copy_of(value) if new is _MISSING else new
+        copy_of, memo, empties = self.copy_of, self.memo, self._empties
+        for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
+            key = id(value)
+            if key in memo:
+                target[name] = memo[key]
+            elif type(value) in empties and not value:
+                target[name] = memo[key] = type(value)()
+            else:
+                target[name] = copy_of(value)
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""
@@ -179,9 +187,9 @@ class Walk:
         """Schedules an action for when the rest has been visited."""
         self._later.append(action)
 
-    def allocate(self, action: Callable[[], None]) -> None:
-        """Schedules what takes memory for values."""
-        self._allocations.append(action)
+    def allocate(self, fill: Callable[[Any, Any], None], new: Any, value: Any) -> None:
+        """Schedules `fill(new, value)`, which takes memory for a value."""
+        self._allocations.append((fill, new, value))
 
     def cut(self, tensor: Any) -> None:
         """Says that what produced a tensor is not part of the copy."""
@@ -204,6 +212,10 @@ class Walk:
     ) -> None:
         """Notes a list of call nodes, which is filled at the end."""
         self._node_lists.append((nodes, new, inbound))
+
+    def note_tracker(self, tracker: Any, new: Any) -> None:
+        """Notes a tracker, whose index of identities is written at the end."""
+        self._trackers.append((tracker, new))
 
     def note_reference(self, reference: weakref.ref[Any]) -> Any:
         """Notes a weak reference: its target may be met later, or never."""
@@ -236,6 +248,8 @@ class Walk:
                 break
         for action in self._hashed:
             action()
+        for tracker, new in self._trackers:
+            _keras.index_tracker(tracker, new, self.memo)
 
     def _renew_references(self) -> None:
         """Points weak references at copies, where their targets were copied."""
@@ -272,13 +286,17 @@ class Walk:
 
     def _allocate(self) -> None:
         """Takes the memory: from here on nothing new is discovered."""
-        copy_value, value_of = self.backend.copy_value, self.rules.value
+        owners, values = [], []
         for old, new in self.variables:
-            value = value_of(old)
+            value = self.rules.value(old)
             if value is not None:
-                _keras.set_raw_value(new, copy_value(value, self))
-        for action in self._allocations:
-            action()
+                owners.append(new)
+                values.append(value)
+        copies = self.backend.copy_values(values, self)
+        for new, value in zip(owners, copies, strict=True):
+            _keras.set_raw_value(new, value)
+        for fill, new, value in self._allocations:
+            fill(new, value)
 
     def release(self) -> None:
         """Lets go of everything at once: shells are full of reference cycles."""

@@ -10,7 +10,7 @@ backend is), so importing regraft never imports a framework.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
@@ -35,8 +35,8 @@ class Framework(Protocol):
     def copiers(self) -> dict[type, Copier]:
         """How to copy the framework's own mutable objects, by class."""
 
-    def copy_value(self, value: Any, walk: Any) -> Any:
-        """Copies what a Keras variable holds into a buffer of its own."""
+    def copy_values(self, values: list[Any], walk: Any) -> Iterable[Any]:
+        """Copies what Keras variables hold into buffers of their own."""
 
     def contents(self, obj: Any) -> Any:
         """Returns the class and contents of an opaque object, to be compared.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax._src.lib import xla_client
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
+
+_Array = xla_client.ArrayImpl
 
 
 @lru_cache
@@ -31,31 +34,50 @@ def shared_types() -> tuple[type, ...]:
 @lru_cache
 def copiers() -> dict[type, Any]:
     """Arrays and jitted functions."""
-    return {jax.Array: copy_value, type(jax.jit(len)): _copy_jitted}
+    return {jax.Array: _copy, type(jax.jit(len)): _copy_jitted}
 
 
-def copy_value(value: Any, walk: Any) -> Any:
-    """Copies an array into a new buffer with the same sharding, on the device."""
+def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
+    """Copies arrays into new buffers with the same shardings, on their devices."""
+    for value in values:
+        if not isinstance(value, jax.core.Tracer) and value.is_deleted():
+            raise CopyError(
+                explain(
+                    "A JAX array of this model was deleted, so its value is lost.",
+                    where=walk.path_of(value),
+                    expected="an array that holds a value",
+                    received="an array whose buffer was donated to a jitted function",
+                    fix="do not donate the model's arrays, or clone before donating",
+                )
+            )
+    if all(type(value) is _Array for value in values):
+        return _duplicates(values)
+    return [_copy_alone(value) for value in values]
+
+
+def _copy(value: Any, walk: Any) -> Any:
+    (new,) = copy_values([value], walk)
+    return new
+
+
+def _copy_alone(value: Any) -> Any:
+    """Copies what looks like an array: one under a trace, or random keys."""
     if isinstance(value, jax.core.Tracer):
         return value
-    if value.is_deleted():
-        raise CopyError(
-            explain(
-                "A JAX array of this model was deleted, so its value is lost.",
-                where=walk.path_of(value),
-                expected="an array that holds a value",
-                received="an array whose buffer was donated to a jitted function",
-                fix="do not donate the model's arrays, or clone before donating",
-            )
-        )
-    if isinstance(value.sharding, jax.sharding.SingleDeviceSharding):
-        return _duplicate(value)
     return jax.device_put(value, value.sharding, may_alias=False)
 
 
-# Compiled once for each shape, so that a copy costs a dispatch and no more. A
-# jitted function never returns the memory of an argument that is not donated.
-_duplicate = jax.jit(jnp.copy)
+def _duplicates(arrays: list[Any]) -> list[Any]:
+    """Does `jax.device_put(arrays, may_alias=False)`, for a fifth of its price.
+
+    This is the call at its bottom, past the tracing and the trees.
+    """
+    shardings = [array.sharding for array in arrays]
+    devices = [sharding._internal_device_list for sharding in shardings]
+    always = [xla_client.ArrayCopySemantics.ALWAYS_COPY] * len(arrays)
+    copy_arrays = xla_client.batched_copy_array_to_devices_with_sharding
+    copies: list[Any] = copy_arrays(arrays, devices, shardings, always)
+    return copies
 
 
 def _copy_jitted(function: Any, walk: Any) -> Any:

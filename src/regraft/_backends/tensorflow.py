@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from tempfile import TemporaryDirectory
@@ -52,7 +53,7 @@ def shared_types() -> tuple[type, ...]:
 def copiers() -> dict[type, Any]:
     """Variables, tensors, tables, `tf.function`s and wrapped containers."""
     return {
-        tf.Variable: copy_value,
+        tf.Variable: _copy_alone,
         _EagerTensor: _copy_tensor,
         tf.lookup.experimental.MutableHashTable: _copy_table,
         PolymorphicFunction: _copy_function,
@@ -62,23 +63,52 @@ def copiers() -> dict[type, Any]:
     }
 
 
-def copy_value(value: Any, walk: Any) -> Any:
-    """Creates a variable of the same kind, on the same device, in the same scope."""
+def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
+    """Makes variables of the same kind, on the same devices, in the same scopes."""
+    copies = []
+    with tf.init_scope():
+        for device, group in itertools.groupby(values, key=_device):
+            with tf.device(device):
+                copies += [_copy_variable(value, walk) for value in group]
+    return copies
+
+
+def _device(value: Any) -> Any:
+    spread = getattr(value, "distribute_strategy", None) is not None
+    return None if spread else value.device
+
+
+def _copy_alone(value: Any, walk: Any) -> Any:
+    (new,) = copy_values([value], walk)
+    return new
+
+
+def _copy_variable(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    with tf.init_scope():
-        if getattr(value, "distribute_strategy", None) is not None:
-            new = _created_in_its_scope(value)
-        else:
-            new = _variable_like(value)
-            # It has no value if the step that was to make it failed while traced.
-            if tf.raw_ops.VarIsInitializedOp(resource=value.handle):
-                read, kind = tf.raw_ops.ReadVariableOp, value.dtype
-                data = tf.raw_ops.DeepCopy(x=read(resource=value.handle, dtype=kind))
-                tf.raw_ops.AssignVariableOp(resource=new.handle, value=data)
-    walk.remember(value, new)
+    if getattr(value, "distribute_strategy", None) is not None:
+        return walk.remember(value, _created_in_its_scope(value))
+    new = walk.remember(value, _variable_like(value))
+    data = _read(value)
+    if data is not None:
+        data = tf.raw_ops.DeepCopy(x=data)
+        tf.raw_ops.AssignVariableOp(resource=new.handle, value=data)
     return new
+
+
+def _read(value: Any) -> Any:
+    """Returns the value of a variable, or None.
+
+    A variable has none if the step that was to make it failed while it was
+    traced. Reading it then raises, or gives an empty tensor.
+    """
+    try:
+        data = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    except tf.errors.FailedPreconditionError:
+        return None
+    fits = data.shape == value.shape or value.shape.is_compatible_with(data.shape)
+    return data if fits else None
 
 
 def _created_in_its_scope(value: Any) -> Any:
@@ -101,13 +131,12 @@ def _variable_like(value: Any) -> Any:
     times as long as the resource that it makes in the end.
     """
     name = _plain_name(value.name)
-    with tf.device(value.device):
-        handle = tf.raw_ops.VarHandleOp(
-            dtype=value.dtype,
-            shape=value.shape,
-            shared_name=context.anonymous_name(),
-            debug_name=name,
-        )
+    handle = tf.raw_ops.VarHandleOp(
+        dtype=value.dtype,
+        shape=value.shape,
+        shared_name=context.anonymous_name(),
+        debug_name=name,
+    )
     new = object.__new__(ResourceVariable)
     handle._handle_data = value.handle._handle_data
     handle._parent_trackable = weakref.ref(new)
@@ -192,7 +221,7 @@ def _own_attributes(wrapper: Any) -> Any:
     return vars(tf.__internal__.tracking.Trackable)["__dict__"].__get__(wrapper)
 
 
-class _Loaded(abc.ABC):
+class _Loaded(abc.ABC):  # noqa: B024
     """Any object that `tf.saved_model.load` returned: it makes classes as it goes."""
 
     @classmethod
@@ -244,7 +273,8 @@ def contents(obj: Any) -> Any:
         keys, entries = (side.numpy().ravel() for side in obj.export())
         return [type(obj), sorted(map(str, zip(keys, entries, strict=True)))]
     if isinstance(obj, _Loaded):
-        return ["SavedModel", dict(sorted(obj._trackable_children().items()))]
+        children: Any = obj
+        return ["SavedModel", dict(sorted(children._trackable_children().items()))]
     if isinstance(obj, RestoredFunction):
         return [type(obj), [_operations(f) for f in obj.concrete_functions]]
     if isinstance(obj, ConcreteFunction):

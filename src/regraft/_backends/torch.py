@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import abc
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import torch
 
+from .._parts import slots_of
 from ._loss import total_loss
 
 
@@ -27,10 +29,45 @@ def shared_types() -> tuple[type, ...]:
 @lru_cache
 def copiers() -> dict[type, Any]:
     """Tensors of every class, and random generators."""
-    return {torch.Tensor: copy_value, torch.Generator: _copy_generator}
+    return {
+        torch.Tensor: _copy,
+        torch.Generator: _copy_generator,
+        _PlainModule: _copy_module,
+    }
 
 
-def copy_value(value: Any, walk: Any) -> Any:
+class _PlainModule(abc.ABC):  # noqa: B024
+    """Any module whose class leaves pickling to `torch.nn.Module`."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        own = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+        return (
+            issubclass(kind, torch.nn.Module)
+            and all(getattr(kind, n) is getattr(torch.nn.Module, n) for n in own)
+            and not hasattr(kind, "__deepcopy__")
+            and not slots_of(kind)
+        )
+
+
+def _copy_module(module: Any, walk: Any) -> Any:
+    new = object.__new__(type(module))
+    walk.fill_later(_fill_module, module, new)
+    return new
+
+
+def _fill_module(walk: Any, module: Any, new: Any) -> None:
+    state = vars(module).copy()
+    state.pop("_compiled_call_impl", None)  # As `__getstate__` has it.
+    walk.copy_items(state, vars(new))
+
+
+def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
+    """Returns the tensors that stand for those that Keras variables hold."""
+    return [_copy(value, walk) for value in values]
+
+
+def _copy(value: Any, walk: Any) -> Any:
     """Returns a tensor of the same class whose storage is allocated at the end.
 
     A parameter is reached through its Keras variable and through the parameter
@@ -42,16 +79,17 @@ def copy_value(value: Any, walk: Any) -> Any:
         return known
     if value._is_view() and isinstance(value._base, torch.nn.Parameter):
         return walk.remember(value, _same_view(value, walk))
-    empty = torch.empty(0, dtype=value.dtype, device=value.device)
-    if isinstance(value, torch.nn.Parameter) or type(value) is not torch.Tensor:
-        new = torch.Tensor._make_subclass(type(value), empty, value.requires_grad)
+    kind = type(value)
+    new = torch.empty(0, dtype=value.dtype, device=value.device)
+    if kind is torch.Tensor:
+        new.requires_grad_(value.is_leaf and value.requires_grad)
     else:
-        new = empty.requires_grad_(value.is_leaf and value.requires_grad)
+        new = torch.Tensor._make_subclass(kind, new, value.requires_grad)
     extra = getattr(value, "__dict__", None)
     walk.remember(value, new)
     if extra:
         walk.later(lambda: walk.copy_items(extra, new.__dict__))
-    walk.allocate(lambda: _fill(new, value))
+    walk.allocate(_fill, new, value)
     return new
 
 
@@ -69,8 +107,7 @@ def _same_view(view: Any, walk: Any) -> Any:
 def _fill(new: Any, value: Any) -> None:
     """Gives a hollow tensor its storage, once."""
     if new.shape != value.shape or new.data_ptr() == 0:
-        with torch.no_grad():
-            new.data = value.detach().clone(memory_format=torch.preserve_format)
+        new.data = value.detach().clone(memory_format=torch.preserve_format)
 
 
 def _copy_generator(generator: Any, walk: Any) -> Any:
