@@ -86,26 +86,27 @@ def _are_atoms(parts: Iterable[Any]) -> bool:
 
 
 def _copy_simple_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
-    """Copies attributes at once if each is an atom or has been copied before."""
+    """Copies attributes at once if each is simple or has been copied before."""
     kind: Any = type(obj)
     if not kind.__dictoffset__ or slots_of(kind):
         return False
-    state = object.__getattribute__(obj, "__dict__")
-    target = object.__getattribute__(new, "__dict__")
-    target.update(state)
-    if _are_atoms(state.values()):
-        return True
-    for name, value in state.items():
-        kind = type(value)
-        if kind in ATOMS:
-            continue
-        if id(value) in memo:
-            target[name] = memo[id(value)]
-        elif kind is dict and _is_simple(value.items()):
-            target[name] = memo[id(value)] = value.copy()
-        else:
-            return False
+    state = _get(obj, "__dict__").copy()
+    if not _are_atoms(state.values()):
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            if id(value) in memo:
+                state[name] = memo[id(value)]
+            elif kind is dict and _is_simple(value.items()):
+                state[name] = memo[id(value)] = value.copy()
+            else:
+                return False
+    _set(new, "__dict__", state)
     return True
+
+
+_get, _set = object.__getattribute__, object.__setattr__
 
 
 def _fill_items(walk: Any, obj: Any, new: Any) -> None:
@@ -504,9 +505,13 @@ def _make_variable(walk: Any, obj: Any) -> Any:
     stand_in = walk.rules.variable(obj)
     if stand_in is not None:
         return walk.remember(obj, stand_in)
-    new = walk.remember(obj, object.__new__(type(obj)))
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
     walk.variables.append((obj, new))
-    walk.fill_later(_fill_variable, obj, new)
+    state = _keras.variable_state(obj)
+    if _is_simple(state.items()):
+        _set(new, "__dict__", state)
+    else:
+        walk.fill_later(_fill_variable, obj, new)
     return new
 
 
@@ -516,7 +521,7 @@ def _fill_variable(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_tensor(walk: Any, obj: Any) -> Any:
     """Copies a symbolic tensor and, unless it was cut off, what produced it."""
-    new = walk.remember(obj, object.__new__(type(obj)))
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
     walk.fill_later(_fill_tensor, obj, new)
     return new
 
@@ -540,7 +545,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if isinstance(obj, _keras.Trainer):
         _keras.jax_sync(obj)
     state = vars(obj).copy()
-    target = vars(new)
+    target: dict[str, Any] = {}
     _keras.copy_standard_parts(state, target, walk.memo, walk.copy_of)
     if "_tracker" in target:
         walk.note_tracker(state.pop("_tracker"), target["_tracker"])
@@ -564,7 +569,9 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
                 state[name] = value
     walk.rules.attributes(obj, state)
     _keras.rebind_wrappers(obj, new, state, target)
-    walk.copy_items(state, target)
+    walk.translate(state)
+    state.update(target)
+    _set(new, "__dict__", state)
     _fill_slots(walk, obj, new)
 
 

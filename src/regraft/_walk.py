@@ -104,8 +104,8 @@ class Walk:
             with _without_collector():
                 new = self.copy_of(self.root)
                 self._drain()
+                self._allocate()  # Devices copy while the rest is being wired.
                 self._wire_nodes()
-                self._allocate()
             for _, optimizer in self.optimizers:
                 _keras.reindex_optimizer(optimizer, self.variables)
             return new
@@ -146,16 +146,21 @@ class Walk:
 
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
-        target.update(state)
+        copies = state.copy()
+        self.translate(copies)
+        target.update(copies)
+
+    def translate(self, state: dict[str, Any]) -> None:
+        """Puts the copy of each value in its place."""
         copy_of, memo, empties = self.copy_of, self.memo, self._empties
         for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
             key = id(value)
             if key in memo:
-                target[name] = memo[key]
+                state[name] = memo[key]
             elif type(value) in empties and not value:
-                target[name] = memo[key] = type(value)()
+                state[name] = memo[key] = type(value)()
             else:
-                target[name] = copy_of(value)
+                state[name] = copy_of(value)
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""
@@ -232,18 +237,19 @@ class Walk:
 
     def _drain(self) -> None:
         """Fills shells until nothing new is found."""
-        pending = self._pending
+        pending, seen = self._pending, len(self._references)
         while True:
             while pending:
                 fill, obj, new = pending.pop()
-                references = len(self._references)
                 fill(self, obj, new)
-                if len(self._references) > references:
+                if len(self._references) != seen:
+                    seen = len(self._references)
                     self._holders[id(obj)] = (fill, obj, new)
             if self._later:
                 self._later.pop()()
             elif self._references:
                 self._renew_references()
+                seen = len(self._references)
             else:
                 break
         for action in self._hashed:
