@@ -16,6 +16,7 @@ from ._errors import (
     did_you_mean,
     explain,
 )
+from ._placement import Layouts, find_device
 from ._rename import rename
 from ._walk import Rules, Walk, is_model_state, keeper
 
@@ -36,6 +37,8 @@ def clone(
     name: str | None = None,
     prefix: str | None = None,
     keep: Iterable[Any] = (),
+    device: Any = None,
+    distribution: Any = None,
 ) -> M:
     """Returns another model like `model` that shares nothing mutable with it.
 
@@ -63,6 +66,10 @@ def clone(
             and copy can be parts of one model.
         keep: Objects, classes or predicates; what they name is shared between
             both models instead of copied.
+        device: Where the copy is to lie (`"gpu:1"`, `"cpu"`, a device of the
+            backend); by default each value lies where the original's lies.
+        distribution: A `keras.distribution.DataParallel` or `ModelParallel` by
+            which the copy, its optimizer included, is laid out over a mesh (JAX).
 
     Returns:
         The new model, of the same class as `model`.
@@ -84,7 +91,19 @@ def clone(
     _check(model, weights, seed, compiled, name, prefix)
     if compiled is None:
         compiled = "fresh" if weights == "fresh" else "copy"
-    rules = _CloneRules(compiled)
+    rules = _CloneRules(compiled, *_check_place(weights, device, distribution))
+    if weights == "fresh" and (device is not None or distribution is not None):
+        # Layers draw their weights where Keras puts them, so that comes first.
+        drawn = clone(
+            model,
+            weights="fresh",
+            seed=seed,
+            compiled=compiled,
+            name=name,
+            prefix=prefix,
+            keep=keep,
+        )
+        return clone(drawn, keep=keep, device=device, distribution=distribution)
     walk = Walk(model, rules=rules, keep=keeper(_as_tuple(keep)))
     if weights == "share":
         _share_weights(walk)
@@ -108,8 +127,15 @@ def clone(
 class _CloneRules(Rules):
     """Refuses variables without a value; forgets what `compile()` did."""
 
-    def __init__(self, compiled: str) -> None:
+    def __init__(self, compiled: str, device: Any, spread: Layouts | None) -> None:
         self.compiled = compiled
+        self.device = device
+        self.spread = spread
+
+    def layouts(self, walk: Walk) -> dict[int, Any] | None:
+        if self.spread is None:
+            return None
+        return self.spread.assign(walk.variables, (old for old, _ in walk.optimizers))
 
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
         if self.compiled == "drop" and isinstance(obj, _keras.Trainer):
@@ -243,6 +269,36 @@ def _check(
                 fix="clone the model before, or after, the traced function runs",
             )
         )
+
+
+def _check_place(
+    weights: str, device: Any, distribution: Any
+) -> tuple[Any, Layouts | None]:
+    if device is None and distribution is None:
+        return None, None
+    if device is not None and distribution is not None:
+        raise UsageError(
+            explain(
+                "A copy lies on one device or on a mesh, not on both.",
+                where="arguments `device` and `distribution`",
+                expected="one of them",
+                received=f"device={device!r} and distribution={distribution!r}",
+                fix="leave one of them out",
+            )
+        )
+    if weights == "share":
+        raise UsageError(
+            explain(
+                "Shared weights cannot lie in two places.",
+                where="argument `weights`",
+                expected='"copy" or "fresh", for a copy that lies elsewhere',
+                received='"share"',
+                fix="leave out `device=` and `distribution=`, or copy the weights",
+            )
+        )
+    if device is not None:
+        return find_device(device), None
+    return None, Layouts(distribution)
 
 
 def _check_choice(argument: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.distribution.distribution_lib import Distribution
 from keras.src.layers.layer import Layer
 from keras.src.metrics.metric import Metric
 from keras.src.models.functional import Functional, functional_like_constructor
@@ -44,6 +45,7 @@ Initializer = keras.initializers.Initializer
 
 __all__ = [
     "BaseOptimizer",
+    "Distribution",
     "Function",
     "Functional",
     "Initializer",
@@ -505,6 +507,38 @@ def set_node_keys(graph: Any, index: dict[int, int]) -> None:
 def set_raw_value(variable: Any, value: Any) -> None:
     """Puts a value into a variable, past scopes and casts."""
     vars(variable)["_value"] = value
+
+
+def set_layout(variable: Any, layout: Any) -> None:
+    """Says how a variable is to be laid out over a mesh; None for not at all."""
+    vars(variable)["_layout"] = layout
+
+
+def layout_of(distribution: Any, variable: Any) -> Any:
+    """Returns the layout that a distribution has for a variable, by its path."""
+    set_layout(variable, None)  # Otherwise it answers with the one it has.
+    return distribution.get_variable_layout(variable)
+
+
+def slots_with_variables(optimizer: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields what an optimizer keeps for a variable, with the variable.
+
+    The name of a slot begins with the path of its variable.
+    """
+    starts = {v.path.replace("/", "_"): v for v in optimizer._trainable_variables}
+    for slot in slots(optimizer):
+        owners = [
+            start
+            for start, variable in starts.items()
+            if slot.name.startswith(start) and slot.shape == variable.shape
+        ]
+        if owners:
+            yield slot, starts[max(owners, key=len)]
+
+
+def backend_name() -> str:
+    """Returns the name of the active backend."""
+    return str(keras.backend.backend())
 
 
 def variable_state(variable: Any) -> dict[str, Any]:

@@ -53,6 +53,13 @@ class Rules:
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
         """Edits the attributes that an operation hands to its copy."""
 
+    # The device to which all values go; None leaves each where it is.
+    device: Any = None
+
+    def layouts(self, walk: Walk) -> dict[int, Any] | None:
+        """Returns how variables are laid out over a mesh, by id of the original."""
+        return None
+
 
 class Walk:
     """Copies everything that can be reached from `root`.
@@ -292,15 +299,15 @@ class Walk:
 
     def _allocate(self) -> None:
         """Takes the memory: from here on nothing new is discovered."""
-        owners, values = [], []
-        for old, new in self.variables:
-            value = self.rules.value(old)
-            if value is not None:
-                owners.append(new)
-                values.append(value)
-        copies = self.backend.copy_values(values, self)
-        for new, value in zip(owners, copies, strict=True):
+        pairs = [(old, new, self.rules.value(old)) for old, new in self.variables]
+        pairs = [pair for pair in pairs if pair[2] is not None]
+        layouts = self.rules.layouts(self)
+        found = None if layouts is None else [layouts[id(old)] for old, _, _ in pairs]
+        copies = self.backend.copy_values([v for _, _, v in pairs], self, found)
+        for (old, new, _), value in zip(pairs, copies, strict=True):
             _keras.set_raw_value(new, value)
+            if layouts is not None or self.rules.device is not None:
+                _keras.set_layout(new, None if layouts is None else layouts[id(old)])
         for fill, new, value in self._allocations:
             fill(new, value)
 

@@ -35,8 +35,23 @@ class Framework(Protocol):
     def copiers(self) -> dict[type, Copier]:
         """How to copy the framework's own mutable objects, by class."""
 
-    def copy_values(self, values: list[Any], walk: Any) -> Iterable[Any]:
-        """Copies what Keras variables hold into buffers of their own."""
+    def copy_values(
+        self, values: list[Any], walk: Any, layouts: list[Any] | None = None
+    ) -> Iterable[Any]:
+        """Copies what Keras variables hold into buffers of their own.
+
+        Args:
+            values: The values.
+            walk: The walk; `walk.rules.device` says where all copies go, if it is
+                not None.
+            layouts: How to lay each copy out over a mesh, where `has_layouts()`.
+        """
+
+    def devices(self) -> dict[str, Any]:
+        """Returns the devices that are there, by names like `gpu:1`."""
+
+    def has_layouts(self) -> bool:
+        """Tells whether values can be laid out over a mesh of devices."""
 
     def contents(self, obj: Any) -> Any:
         """Returns the class and contents of an opaque object, to be compared.

@@ -37,8 +37,13 @@ def copiers() -> dict[type, Any]:
     return {jax.Array: _copy, type(jax.jit(len)): _copy_jitted}
 
 
-def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
-    """Copies arrays into new buffers with the same shardings, on their devices."""
+def copy_values(
+    values: list[Any], walk: Any, layouts: list[Any] | None = None
+) -> Iterable[Any]:
+    """Copies arrays into new buffers, laid out alike or as they are told to be.
+
+    A copy that lies elsewhere goes there from device to device, shard by shard.
+    """
     for value in values:
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
             raise CopyError(
@@ -50,9 +55,38 @@ def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
                     fix="do not donate the model's arrays, or clone before donating",
                 )
             )
+    if layouts is not None:
+        return _put(values, [layout.backend_layout for layout in layouts])
+    device = walk.rules.device
+    if device is not None:
+        return _put(values, [jax.sharding.SingleDeviceSharding(device)] * len(values))
     if all(type(value) is _Array for value in values):
         return _duplicates(values)
     return [_copy_alone(value) for value in values]
+
+
+def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
+    """Lays copies out elsewhere.
+
+    JAX keeps a buffer that lies where a shard is wanted, whatever `may_alias`
+    says. Such an array is copied once more.
+    """
+    moved = jax.device_put(values, shardings, may_alias=False)
+    return [
+        _duplicates([new])[0] if same_buffer(value, new) else new
+        for value, new in zip(values, moved, strict=True)
+    ]
+
+
+def devices() -> dict[str, Any]:
+    """Returns the devices of the default platform, and the CPUs."""
+    found = {f"{d.platform}:{d.id}": d for d in [*jax.devices(), *jax.devices("cpu")]}
+    return {name.replace("cuda", "gpu"): device for name, device in found.items()}
+
+
+def has_layouts() -> bool:
+    """JAX arrays are sharded over meshes."""
+    return True
 
 
 def _copy(value: Any, walk: Any) -> Any:

@@ -63,19 +63,35 @@ def copiers() -> dict[type, Any]:
     }
 
 
-def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
+def copy_values(
+    values: list[Any], walk: Any, layouts: list[Any] | None = None
+) -> Iterable[Any]:
     """Makes variables of the same kind, on the same devices, in the same scopes."""
     copies = []
     with tf.init_scope():
         for device, group in itertools.groupby(values, key=_device):
-            with tf.device(device):
+            with tf.device(walk.rules.device or device):
                 copies += [_copy_variable(value, walk) for value in group]
     return copies
 
 
 def _device(value: Any) -> Any:
-    spread = getattr(value, "distribute_strategy", None) is not None
-    return None if spread else value.device
+    return None if _is_spread(value) else value.device
+
+
+def _is_spread(value: Any) -> bool:
+    return getattr(value, "distribute_strategy", None) is not None
+
+
+def devices() -> dict[str, Any]:
+    """Returns the logical devices."""
+    names = [device.name for device in tf.config.list_logical_devices()]
+    return {name.split("device:")[1].lower(): name for name in names}
+
+
+def has_layouts() -> bool:
+    """Keras says not to lay variables of TensorFlow out over a mesh."""
+    return False
 
 
 def _copy_alone(value: Any, walk: Any) -> Any:
@@ -87,7 +103,7 @@ def _copy_variable(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if getattr(value, "distribute_strategy", None) is not None:
+    if _is_spread(value) and walk.rules.device is None:
         return walk.remember(value, _created_in_its_scope(value))
     new = walk.remember(value, _variable_like(value))
     data = _read(value)
@@ -97,12 +113,19 @@ def _copy_variable(value: Any, walk: Any) -> Any:
     return new
 
 
+def _whole(value: Any) -> Any:
+    """Returns a variable itself, or the first replica of one that is spread."""
+    return value.values[0] if _is_spread(value) else value
+
+
 def _read(value: Any) -> Any:
     """Returns the value of a variable, or None.
 
     A variable has none if the step that was to make it failed while it was
     traced. Reading it then raises, or gives an empty tensor.
     """
+    if _is_spread(value):
+        return value.read_value()
     try:
         data = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
     except tf.errors.FailedPreconditionError:
@@ -138,13 +161,13 @@ def _variable_like(value: Any) -> Any:
         debug_name=name,
     )
     new = object.__new__(ResourceVariable)
-    handle._handle_data = value.handle._handle_data
+    handle._handle_data = _whole(value).handle._handle_data
     handle._parent_trackable = weakref.ref(new)
     handle._name = f"{name}:0"
     handle._unique_id = f"{name}_{ops.uid()}"
     vars(new).update(
         _plain_variable(),
-        **{field: getattr(value, field) for field in _DESCRIPTION},
+        **{field: getattr(_whole(value), field) for field in _DESCRIPTION},
         _handle=handle,
         _handle_name=handle._name,
         _unique_id=handle._unique_id,
@@ -307,8 +330,7 @@ def is_concrete(value: Any) -> bool:
 def placement(value: Any) -> str:
     """Returns the variable's device, and its class where it is distributed."""
     device = str(getattr(value, "device", "?"))
-    spread = getattr(value, "distribute_strategy", None) is not None
-    return f"{type(value).__name__} on {device}" if spread else device
+    return f"{type(value).__name__} on {device}" if _is_spread(value) else device
 
 
 def finish(values: list[Any]) -> None:

@@ -62,7 +62,24 @@ def _fill_module(walk: Any, module: Any, new: Any) -> None:
     walk.copy_items(state, vars(new))
 
 
-def copy_values(values: list[Any], walk: Any) -> Iterable[Any]:
+def devices() -> dict[str, Any]:
+    """Returns the CPU and what accelerators there are."""
+    found = {"cpu:0": torch.device("cpu")}
+    if torch.accelerator.is_available():
+        kind = str(torch.accelerator.current_accelerator())
+        for i in range(torch.accelerator.device_count()):
+            found[f"{kind.replace('cuda', 'gpu')}:{i}"] = torch.device(kind, i)
+    return found
+
+
+def has_layouts() -> bool:
+    """Keras does not lay tensors of torch out over a mesh."""
+    return False
+
+
+def copy_values(
+    values: list[Any], walk: Any, layouts: list[Any] | None = None
+) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
     return [_copy(value, walk) for value in values]
 
@@ -80,7 +97,8 @@ def _copy(value: Any, walk: Any) -> Any:
     if value._is_view() and isinstance(value._base, torch.nn.Parameter):
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)
-    new = torch.empty(0, dtype=value.dtype, device=value.device)
+    device = walk.rules.device or value.device
+    new = torch.empty(0, dtype=value.dtype, device=device)
     if kind is torch.Tensor:
         new.requires_grad_(value.is_leaf and value.requires_grad)
     else:
@@ -107,7 +125,13 @@ def _same_view(view: Any, walk: Any) -> Any:
 def _fill(new: Any, value: Any) -> None:
     """Gives a hollow tensor its storage, once."""
     if new.shape != value.shape or new.data_ptr() == 0:
-        new.data = value.detach().clone(memory_format=torch.preserve_format)
+        new.data = _copy_on(value.detach(), new.device)
+
+
+def _copy_on(value: Any, device: Any) -> Any:
+    if value.device == device:
+        return value.clone(memory_format=torch.preserve_format)
+    return value.to(device, copy=True, memory_format=torch.preserve_format)
 
 
 def _copy_generator(generator: Any, walk: Any) -> Any:
