@@ -234,8 +234,7 @@ def all_layers(layer: Any) -> list[Any]:
 
 def copy_tracker(tracker: Any, new: Any, copy_of: Any) -> None:
     """Gives a tracker the copies of the lists in which it collects things."""
-    state = vars(new)
-    state.update(vars(tracker))
+    new.__dict__ = state = vars(tracker).copy()
     state["config"] = {
         name: (test if test.__closure__ is None else copy_of(test), copy_of(store))
         for name, (test, store) in tracker.config.items()
@@ -263,54 +262,52 @@ _TRACKED_ATOMS = (
 )
 
 
-def copy_standard_parts(
-    state: dict[str, Any], target: dict[str, Any], memo: dict[int, Any], copy_of: Any
-) -> None:
-    """Copies at once what every layer has and nobody else holds.
+def copy_standard_parts(state: dict[str, Any], memo: dict[int, Any]) -> Any:
+    """Makes the copies of what every layer has and nobody else holds.
 
     This is the quick way for about half of the objects of a model. What does not
-    look exactly as Keras makes it stays in `state`, for the usual way.
+    look exactly as Keras makes it is left for the usual way.
 
     Args:
-        state: The layer's attributes; those that are dealt with are removed.
-        target: The attributes of the copy.
+        state: The layer's attributes.
         memo: The copies of what the walk has met, by identity.
-        copy_of: Asks the walk for a copy.
+
+    Returns:
+        The pairs (original, copy) that are still to be filled: the tracker, and
+        the lists of variables, layers, metrics and seed generators.
     """
     tracker = state.get("_tracker")
     if type(tracker) is not Tracker or id(tracker) in memo:
-        return
-    new_tracker = object.__new__(Tracker)
-    memo[id(tracker)] = target["_tracker"] = new_tracker
+        return ()
+    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
+    hollow = [(tracker, new_tracker)]
     for name in _STORES:
         store = state.get(name)
         if type(store) is list and id(store) not in memo:
             shell: list[Any] = []
-            memo[id(store)] = target[name] = shell
+            memo[id(store)] = shell
             if store:
-                shell.extend(map(copy_of, store))
-            del state[name]
+                hollow.append((store, shell))
     for name in _TRACKED_ATOMS:
         container: Any = state.get(name)
         kind: Any = type(container)
         if kind not in _TRACKED or len(container.__dict__) != 1:
             continue
-        if container and not _are_flags(container, kind):
-            continue
-        memo[id(container)] = target[name] = new = kind.__new__(kind)
-        new.__dict__["tracker"] = new_tracker
+        new = kind.__new__(kind)
         if container:
+            if not _NAMES.issuperset(map(type, container)):
+                continue
+            if kind is TrackedDict and not _FLAGS.issuperset(
+                map(type, container.values())
+            ):
+                continue
             _TRACKED[kind](new, container)
-        del state[name]
-    copy_tracker(tracker, new_tracker, copy_of)
+        memo[id(container)] = new
+        new.__dict__["tracker"] = new_tracker
+    return hollow
 
 
-def _are_flags(container: Any, kind: type) -> bool:
-    """Tells whether a container holds names, or names with a flag each."""
-    if not {str}.issuperset(map(type, container)):
-        return False
-    return kind is not TrackedDict or {bool}.issuperset(map(type, container.values()))
-
+_NAMES, _FLAGS = frozenset({str}), frozenset({bool})
 
 _TRACKED: dict[type, Any] = {
     TrackedList: list.extend,
@@ -339,7 +336,7 @@ def _wrapper_codes() -> dict[str, CodeType]:
 
 
 def rebind_wrappers(
-    layer: Any, new: Any, state: dict[str, Any], target: dict[str, Any]
+    layer: Any, new: Any, state: dict[str, Any], memo: dict[int, Any]
 ) -> None:
     """Makes the wrappers that `Layer.__new__` put on a layer, for its copy.
 
@@ -350,8 +347,8 @@ def rebind_wrappers(
     Args:
         layer: The layer.
         new: Its copy.
-        state: The layer's attributes; wrappers that are dealt with are removed.
-        target: The attributes of the copy.
+        state: The layer's attributes.
+        memo: The copies of what the walk has met, by identity.
     """
     for name, code in _WRAPPERS.items():
         wrapper: Any = state.get(name)
@@ -365,7 +362,7 @@ def rebind_wrappers(
             continue
         bound = MethodType(method.__func__, new)
         cells = CellType(new), CellType(bound)
-        made = FunctionType(
+        memo[id(wrapper)] = made = FunctionType(
             code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells
         )
         made.__kwdefaults__ = wrapper.__kwdefaults__
@@ -373,8 +370,6 @@ def rebind_wrappers(
         made.__module__ = wrapper.__module__
         made.__doc__ = wrapper.__doc__
         made.__dict__["__wrapped__"] = bound
-        target[name] = made
-        del state[name]
 
 
 def own_variables(layer: Any) -> list[Any]:

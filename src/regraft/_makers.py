@@ -545,19 +545,16 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if isinstance(obj, _keras.Trainer):
         _keras.jax_sync(obj)
     state = vars(obj).copy()
-    target: dict[str, Any] = {}
-    _keras.copy_standard_parts(state, target, walk.memo, walk.copy_of)
-    if "_tracker" in target:
-        walk.note_tracker(state.pop("_tracker"), target["_tracker"])
+    _make_standard_parts(walk, state)
     # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.
     for name in _keras.NODE_LISTS:
         if name in state:
-            target[name] = _hollow_list(walk, state.pop(name), name)
+            _hollow_list(walk, state[name], name)
     for name in _keras.LOSS_LISTS:
         losses = state.get(name)
         if losses and not all(walk.backend.is_concrete(loss) for loss in losses):
-            target[name] = _hollow_list(walk, state.pop(name), name)
+            _hollow_list(walk, losses, name)
     if _keras.is_graph(obj):
         walk.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
@@ -568,24 +565,32 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
             if name in state:
                 state[name] = value
     walk.rules.attributes(obj, state)
-    _keras.rebind_wrappers(obj, new, state, target)
+    _keras.rebind_wrappers(obj, new, state, walk.memo)
     walk.translate(state)
-    state.update(target)
     _set(new, "__dict__", state)
     _fill_slots(walk, obj, new)
 
 
-def _hollow_list(walk: Any, nodes: Any, name: str) -> Any:
-    """Returns a list of the same class, for what will turn out to be the copy's."""
+def _make_standard_parts(walk: Any, state: dict[str, Any]) -> None:
+    for part, shell in _keras.copy_standard_parts(state, walk.memo):
+        if type(part) is list:
+            shell.extend(map(walk.copy_of, part))
+        else:
+            _keras.copy_tracker(part, shell, walk.copy_of)
+            walk.note_tracker(part, shell)
+
+
+def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
+    """Makes a list of the same class, for what will turn out to be the copy's."""
     memo = walk.memo
     if id(nodes) in memo:
-        return memo[id(nodes)]
+        return
     kind = type(nodes)
     new = memo[id(nodes)] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
     walk.note_node_list(nodes, new, inbound=inbound)
     if kind is list:
-        return new
+        return
     target = new.__dict__
     for attribute, value in nodes.__dict__.items():
         if id(value) in memo:
@@ -595,7 +600,6 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> Any:
             walk.note_node_list(value, inner, inbound=inbound)
         else:
             target[attribute] = walk.copy_of(value)
-    return new
 
 
 def _make_node(walk: Any, obj: Any) -> Any:
