@@ -116,6 +116,26 @@ def _():
     return _around(Calls(jax.jit(lambda x: jnp.tanh(x) * 2.0)))
 
 
+@case("native/jax_jit_of_a_closure_over_the_layer", JAX)
+def _():
+    import jax
+
+    class Jitted(layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(shape[-1], 2), name="kernel")
+
+            def product(x, kernel, times):
+                return (x @ kernel) * times * self.scale
+
+            self.scale = 3.0
+            self.product = jax.jit(product, static_argnums=2)
+
+        def call(self, x):
+            return self.product(x, self.kernel.value, 2)
+
+    return _around(Jitted())
+
+
 @case("native/jax_transforms", JAX)
 def _():
     import jax

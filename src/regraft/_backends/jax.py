@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax._src.lib import xla_client
+from jax._src.sharding_impls import UnspecifiedValue
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
@@ -28,6 +29,7 @@ def shared_types() -> tuple[type, ...]:
         jax.core.Tracer,
         jax.tree_util.PyTreeDef,
         jax.ShapeDtypeStruct,
+        UnspecifiedValue,
     )
 
 
@@ -115,20 +117,32 @@ def _duplicates(arrays: list[Any]) -> list[Any]:
 
 
 def _copy_jitted(function: Any, walk: Any) -> Any:
-    """Keeps a jitted function unless it is bound to a part of the model."""
+    """Jits the copy of a function that is bound to a part of the model."""
     inner = function.__wrapped__
-    if walk.copy_of(inner) is inner:
+    new = walk.copy_of(inner)
+    if new is inner:
         return function
-    raise CopyError(
-        explain(
-            "A function made by `jax.jit` is bound to a part of this model.",
-            where=walk.path_of(function),
-            expected="a plain function, which can be bound to the copy",
-            received=f"{function!r}",
-            fix="pass `keep=` to share it, or store the plain function and jit it "
-            "where it is called",
-        )
-    )
+    return jax.jit(new, **_jit_options(function._jit_info))
+
+
+def _jit_options(info: Any) -> dict[str, Any]:
+    """Returns the arguments of `jax.jit` from what it noted of them."""
+    names = ("static", "donate")
+    options = {f"{n}_{k}": getattr(info, f"{n}_{k}") for n in names for k in _ARGUMENTS}
+    for side in ("in_shardings", "out_shardings"):
+        leaves = getattr(info, f"{side}_leaves")
+        if not all(type(leaf) is UnspecifiedValue for leaf in leaves):
+            treedef = getattr(info, f"{side}_treedef")
+            options[side] = jax.tree_util.tree_unflatten(treedef, leaves)
+    return {
+        **options,
+        "keep_unused": info.keep_unused,
+        "inline": info.inline,
+        "compiler_options": dict(info.compiler_options_kvs) or None,
+    }
+
+
+_ARGUMENTS = ("argnums", "argnames")
 
 
 def contents(obj: Any) -> Any:

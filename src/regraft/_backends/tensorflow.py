@@ -24,6 +24,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import load
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
+from tensorflow.python.util import tf_decorator
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
@@ -226,7 +227,13 @@ def _copy_table(table: Any, walk: Any) -> Any:
 def _copy_function(function: Any, walk: Any) -> Any:
     """Traces again: traces hold on to the original's variables."""
     inner = walk.copy_of(function.python_function)
-    return function if inner is function.python_function else function._clone(inner)
+    if inner is function.python_function:
+        return function
+    new = function._clone(inner)
+    wrapper = getattr(function, "_tf_decorator", None)
+    if wrapper is None:
+        return new
+    return tf_decorator.make_decorator(inner, new, wrapper.decorator_name)
 
 
 def _copy_proxy(wrapper: Any, walk: Any) -> Any:
@@ -302,6 +309,9 @@ def contents(obj: Any) -> Any:
         return [type(obj), [_operations(f) for f in obj.concrete_functions]]
     if isinstance(obj, ConcreteFunction):
         return [type(obj), _operations(obj)]
+    if isinstance(obj, PolymorphicFunction):  # Its traces are made when it is called.
+        how = [obj._autograph, obj._jit_compile, obj._reduce_retracing]
+        return [type(obj), obj.python_function, obj.input_signature, how]
     return None
 
 
