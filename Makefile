@@ -61,6 +61,7 @@ zoo: $(VENV)/test.stamp ## the table of large published models
 bench: $(VENV)/bench.stamp ## time clone on every backend and draw the charts
 	@set -e; for b in $(BACKENDS); do \
 		echo "==> $$b"; KERAS_BACKEND=$$b $(PY) benchmarks/clone.py; \
+		KERAS_BACKEND=$$b $(PY) benchmarks/scaling.py; \
 	done
 	$(PY) benchmarks/plot.py
 

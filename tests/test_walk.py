@@ -250,8 +250,8 @@ def test_running_out_of_memory_releases_what_was_taken(monkeypatch):
     backend = _backends.active()
     real, taken = backend.copy_values, []
 
-    def scarce(values, walk):
-        for new in real(values, walk):
+    def scarce(values, walk, layouts=None):
+        for new in real(values, walk, layouts):
             if len(taken) == 2:
                 raise MemoryError("no more")
             taken.append(weakref.ref(new))
@@ -275,6 +275,20 @@ def test_running_out_of_memory_releases_what_was_taken(monkeypatch):
 def _is_empty(buffer):
     deleted = getattr(buffer, "is_deleted", None)
     return deleted() if deleted is not None else buffer.numel() == 0
+
+
+def test_keep_is_asked_of_every_part_of_a_plain_object():
+    class Settings:
+        def __init__(self):
+            self.table = {"rate": 1}
+            self.other = {"rate": 1}
+
+    layer = Holder(name="a")
+    object.__setattr__(layer, "value", Settings())
+    table = layer.value.table
+    copy = regraft.clone(layer, keep=lambda obj: obj is table)
+    assert copy.value.table is table
+    assert copy.value.other is not layer.value.other
 
 
 # --- kinds of objects --------------------------------------------------------

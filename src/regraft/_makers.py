@@ -74,7 +74,7 @@ def _make_list(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = list.__new__(kind)
     if _are_atoms(list.__iter__(obj)):
         list.extend(new, obj)
-        if kind is list or _copy_simple_attributes(walk.memo, obj, new):
+        if kind is list or _copy_simple_attributes(walk, obj, new):
             return new
     walk.fill_later(_fill_list, obj, new)
     return new
@@ -85,11 +85,12 @@ def _are_atoms(parts: Iterable[Any]) -> bool:
     return ATOMS.issuperset(map(type, parts))
 
 
-def _copy_simple_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
+def _copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     """Copies attributes at once if each is simple or has been copied before."""
     kind: Any = type(obj)
     if not kind.__dictoffset__ or slots_of(kind):
         return False
+    memo = walk.memo
     state = _get(obj, "__dict__").copy()
     if not _are_atoms(state.values()):
         for name, value in state.items():
@@ -98,7 +99,7 @@ def _copy_simple_attributes(memo: dict[int, Any], obj: Any, new: Any) -> bool:
                 continue
             if id(value) in memo:
                 state[name] = memo[id(value)]
-            elif kind is dict and _is_simple(value.items()):
+            elif kind is dict and not walk.keeps and _is_simple(value.items()):
                 state[name] = memo[id(value)] = value.copy()
             else:
                 return False
@@ -137,7 +138,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
         if kind is dict:
             return new
         plain = not issubclass(kind, defaultdict)
-        if plain and _copy_simple_attributes(walk.memo, obj, new):
+        if plain and _copy_simple_attributes(walk, obj, new):
             return new
     walk.fill_later(_fill_dict, obj, new)
     return new
@@ -192,7 +193,7 @@ def _make_set(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, set.__new__(kind))
     if not any(_needs_hash(item) for item in set.__iter__(obj)):
         set.update(new, obj)
-        if kind is set or _copy_simple_attributes(walk.memo, obj, new):
+        if kind is set or _copy_simple_attributes(walk, obj, new):
             return new
     walk.fill_later(_fill_set, obj, new)
     return new
@@ -413,7 +414,7 @@ def _fill_slots(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_instance(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
-    if not _copy_simple_attributes(walk.memo, obj, new):
+    if not _copy_simple_attributes(walk, obj, new):
         walk.fill_later(fill_attributes, obj, new)
     return new
 

@@ -91,6 +91,7 @@ class Walk:
         self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
         self._cut: set[int] = set()
         self._keep = keep
+        self.keeps = keep is not None
         self._makers: dict[type, Maker] = {}
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
