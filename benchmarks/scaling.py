@@ -106,38 +106,39 @@ def with_a_deep_stack(make: Callable[[], Any]) -> Any:
 def measure_time(
     sizes: list[int], repeats: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    figures: dict[str, Any] = {way: {} for way in WAYS}
+    """All sizes in turns, so that none has the processor's caches to itself."""
+    models = {}
     for size in sizes:
         say(f"{size:,} layers: building")
-        keras.backend.clear_session()
-        model = with_a_deep_stack(partial(chain, size))
-        count = len(model.layers)
-        samples: dict[str, list[float]] = {way: [] for way in WAYS}
-        errors: dict[str, str] = {}
-        for turn in range(repeats + 1):
-            for way, copy in WAYS.items():
-                if way in errors or had_its_time(samples[way]):
-                    continue
-                say(f"{size:,} layers: round {turn} of {repeats}, {way}")
-                try:
-                    took, result = common.timed(partial(copy, model))
-                except Exception as error:
-                    errors[way] = common.first_line(error)
-                    continue
-                if turn:
-                    samples[way].append(took)
-                del result
-        for way in WAYS:
-            if way in errors:
-                figures[way][str(size)] = {"fails": errors[way]}
+        models[size] = with_a_deep_stack(partial(chain, size))
+    rows = [(size, way) for size in sizes for way in WAYS]
+    samples: dict[tuple[int, str], list[float]] = {row: [] for row in rows}
+    errors: dict[tuple[int, str], str] = {}
+    for turn in range(repeats + 1):
+        for size, way in rows:
+            row = size, way
+            if row in errors or had_its_time(samples[row]):
                 continue
-            figures[way][str(size)] = {
-                "median": common.median(samples[way]),
-                "microseconds_per_layer": common.median(samples[way]) / count * 1e6,
-                "repeats": len(samples[way]),
-            }
-        del model
-        gc.collect()
+            say(f"{size:,} layers: round {turn} of {repeats}, {way}")
+            try:
+                took, result = common.timed(partial(WAYS[way], models[size]))
+            except Exception as error:
+                errors[row] = common.first_line(error)
+                continue
+            if turn:
+                samples[row].append(took)
+            del result
+    figures: dict[str, Any] = {way: {} for way in WAYS}
+    for size, way in rows:
+        if (size, way) in errors:
+            figures[way][str(size)] = {"fails": errors[size, way]}
+            continue
+        median = common.median(samples[size, way])
+        figures[way][str(size)] = {
+            "median": median,
+            "microseconds_per_layer": median / len(models[size].layers) * 1e6,
+            "repeats": len(samples[size, way]),
+        }
     for way in WAYS:
         costs = [f.get("microseconds_per_layer") for f in figures[way].values()]
         known = [cost for cost in costs if cost is not None]

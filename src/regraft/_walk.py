@@ -162,12 +162,12 @@ class Walk:
         """Puts the copy of each value in its place."""
         copy_of, memo, empties = self.copy_of, self.memo, self._empties
         for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
-            key = id(value)
+            key, kind = id(value), type(value)
             if key in memo:
                 state[name] = memo[key]
-            elif type(value) in empties and not value:
-                state[name] = memo[key] = type(value)()
-            else:
+            elif kind in empties and not value:
+                state[name] = memo[key] = kind()
+            elif kind is not tuple or not ATOMS.issuperset(map(type, value)):
                 state[name] = copy_of(value)
 
     def maker(self, obj: Any) -> Maker:
