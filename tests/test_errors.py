@@ -58,3 +58,19 @@ def test_a_numpy_integer_is_a_seed(model):
 
     one, two = (regraft.clone(model, weights="fresh", seed=s) for s in (np.int64(3), 3))
     assert one.weights[0].numpy().tobytes() == two.weights[0].numpy().tobytes()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="SavedModels")
+def test_a_part_of_a_saved_model_that_is_held_elsewhere_is_refused(model, tmp_path):
+    import tensorflow as tf
+
+    model.export(str(tmp_path), verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path))
+    layer = layers.Layer(name="holder")
+    layer.parts = [loaded.variables[0], loaded]
+    with pytest.raises(regraft.CopyError) as error:
+        regraft.clone(layer)
+    text = str(error.value)
+    assert "A part of a SavedModel was met before the SavedModel itself." in text
+    assert "where: holder.parts" in text
+    assert regraft.clone(layer, keep=(loaded, loaded.variables[0])).parts[1] is loaded

@@ -130,11 +130,16 @@ def test_comparison_that_is_broken_off_changes_nothing():
     assert (state(model), state(twin)) == before
 
 
-def test_model_that_raises_changes_nothing():
+def test_inputs_that_neither_model_takes_prove_nothing_and_change_nothing():
     model = mlp()
     twin = regraft.clone(model)
     before = state(model), state(twin)
-    regraft.verify(model, twin, inputs=np.ones((2, 99)))
+    with pytest.raises(regraft.UsageError) as error:
+        regraft.verify(model, twin, inputs=np.ones((2, 99)))
+    text = str(error.value)
+    assert "Neither model can be called on these inputs." in text
+    assert "where: argument `inputs`" in text
+    assert "inputs that 'mlp' takes" in text
     assert (state(model), state(twin)) == before
 
 

@@ -320,6 +320,22 @@ def test_weak_references_point_at_copies_or_stay():
     assert set(copy.value[0].value) == {copy, outside}
 
 
+def test_weak_containers_point_at_copies_of_things_that_look_empty():
+    class Empty(layers.Layer):
+        def __len__(self):
+            return 0
+
+    inner = Empty()
+    by_key = weakref.WeakKeyDictionary({inner: 1})
+    by_value = weakref.WeakValueDictionary({"inner": inner})
+    layer = Holder([inner, weakref.WeakSet([inner]), by_key, by_value])
+    new, members, new_by_key, new_by_value = regraft.clone(layer).value
+    assert new is not inner
+    assert [id(x) for x in members] == [id(new)]
+    assert [id(x) for x in new_by_key] == [id(new)]
+    assert new_by_value["inner"] is new
+
+
 def test_bound_builtin_methods_follow_their_owner():
     items = []
     layer = Holder([items, items.append, len, str.upper])

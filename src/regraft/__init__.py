@@ -3,12 +3,12 @@
 from ._clone import clone as clone
 from ._clone_model import clone_model as clone_model
 from ._copiers import register_copier as register_copier
-from ._diff import Difference as Difference
 from ._errors import CopyError as CopyError
 from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import RegraftError as RegraftError
 from ._errors import UsageError as UsageError
+from ._values import Difference as Difference
 from ._verify import Proof as Proof
 from ._verify import diff as diff
 from ._verify import verify as verify

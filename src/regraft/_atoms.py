@@ -57,6 +57,8 @@ ATOMS: frozenset[type] = frozenset(
     }
 )
 
+NAMES: frozenset[type] = frozenset({str})
+
 # Whole families: instances of subclasses are shared as well.
 _SHARED_FAMILIES: tuple[type, ...] = (
     type,

@@ -9,12 +9,10 @@ reader knows.
 from __future__ import annotations
 
 import functools
-import struct
 import types
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from ._atoms import ATOMS
 from ._errors import RegraftError
 from ._makers import is_plain
 from ._parts import attributes
+from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
 from ._walk import Walk, is_model_state
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -35,6 +34,7 @@ _WEAK_CONTAINERS = (
     weakref.WeakValueDictionary,
 )
 
+
 # Python may make one or several of these as it likes.
 _WITHOUT_IDENTITY = (
     tuple,
@@ -44,45 +44,6 @@ _WITHOUT_IDENTITY = (
     types.BuiltinMethodType,
     types.MethodWrapperType,
 )
-
-
-class _Nothing:
-    def __repr__(self) -> str:
-        return "(nothing)"
-
-
-_NOTHING = _Nothing()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing in which two models differ.
-
-    Attributes:
-        path: Where, from the model's name downwards.
-        left: What the first model has there.
-        right: What the second model has there.
-        why: What kind of difference it is, in words.
-    """
-
-    path: str
-    left: Any
-    right: Any
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}: {_show(self.left)} | {_show(self.right)}"
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, _keras.Layer):
-        return f"<{type(value).__name__} {value.name}>"
-    if isinstance(value, _keras.Variable):
-        return f"<Variable {value.path} {tuple(value.shape)}>"
-    if isinstance(value, np.ndarray) and value.size > 8:
-        return f"array{value.shape} {value.dtype}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 class Comparison:
@@ -367,7 +328,7 @@ class Comparison:
         self, left: dict[str, Any], right: dict[str, Any], path: str
     ) -> None:
         for name in left | right:
-            mine, other = left.get(name, _NOTHING), right.get(name, _NOTHING)
+            mine, other = left.get(name, NOTHING), right.get(name, NOTHING)
             self._push(mine, other, f"{path}.{name}")
 
 
@@ -391,7 +352,7 @@ def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # An empty cell.
-        return _NOTHING
+        return NOTHING
 
 
 def _class_of(obj: Any) -> Any:
@@ -407,44 +368,3 @@ def _class_of(obj: Any) -> Any:
 def _trainers(model: Any) -> list[Any]:
     layers = _keras.all_layers(model) if isinstance(model, _keras.Layer) else []
     return [layer for layer in layers if isinstance(layer, _keras.Trainer)]
-
-
-def same_atom(left: Any, right: Any) -> bool:
-    """Compares values exactly: `1`, `1.0` and `True` differ, NaN equals itself."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, float):
-        return struct.pack("d", left) == struct.pack("d", right)
-    return bool(left == right)
-
-
-def to_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """Returns the exact value of a variable or tensor as an array."""
-    if isinstance(value, _keras.Variable):
-        value = _keras.raw_value(value)
-    return _keras.to_numpy(value)
-
-
-def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
-    """Yields a difference unless shape, dtype and every bit are the same."""
-    mine, other = to_numpy(left), to_numpy(right)
-    if mine.shape != other.shape:
-        yield Difference(path, mine.shape, other.shape, "shape")
-    elif mine.dtype != other.dtype:
-        yield Difference(path, str(mine.dtype), str(other.dtype), "dtype")
-    elif mine.dtype == object:
-        if mine.tolist() != other.tolist():
-            yield Difference(path, mine, other, "value")
-    elif mine.tobytes() != other.tobytes():
-        yield Difference(path, mine, other, _how_far(mine, other))
-    elif isinstance(left, np.ma.MaskedArray):
-        yield from compare_arrays(left.mask, right.mask, f"{path}.mask")
-
-
-def _how_far(left: Any, right: Any) -> str:
-    differing = int(np.sum(left != right))
-    text = f"{differing} of {left.size} numbers"
-    if np.issubdtype(left.dtype, np.floating):
-        farthest = np.max(np.abs(left.astype("float64") - right.astype("float64")))
-        text += f", by up to {farthest:.3g}"
-    return text

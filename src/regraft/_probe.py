@@ -15,8 +15,8 @@ import numpy as np
 
 from . import _backends, _keras
 from ._clone import clone
-from ._diff import Difference, compare_arrays, same_atom, to_numpy
-from ._errors import RegraftError
+from ._errors import RegraftError, UsageError, explain
+from ._values import Difference, compare_arrays, same_atom, to_numpy
 
 _BATCH, _LENGTH = 2, 6
 
@@ -32,7 +32,8 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     """
     if inputs is False:
         return
-    if inputs is None:
+    is_given = inputs is not None
+    if not is_given:
         inputs = draw_inputs(left)
     if inputs is None or not getattr(left, "built", True):
         return
@@ -40,6 +41,17 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     for training in (False, True):
         mode = "training" if training else "inference"
         mine, other = (_call(model, inputs, training) for model in (left, right))
+        if is_given and "raises" in mine and "raises" in other:
+            raise UsageError(
+                explain(
+                    "Neither model can be called on these inputs.",
+                    where="argument `inputs`",
+                    expected=f"inputs that {name!r} takes",
+                    received=f"inputs on which its call raises {mine['raises']}",
+                    fix="pass other inputs, None to have them drawn, or False to "
+                    "compare the models without calling them",
+                )
+            )
         yield from _compare_answers(mine, other, f"{name}(inputs, {mode})")
     if getattr(left, "compiled", False) and getattr(right, "compiled", False):
         # The step applies the gradients, so that they need no look of their own.

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _keras
-from ._diff import Comparison, Difference
+from ._diff import Comparison
 from ._errors import DifferenceError, UsageTypeError, explain
 from ._probe import behaviour
+from ._values import Difference
 
 
 def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:

@@ -90,8 +90,7 @@ class Walk:
         self._trackers: list[tuple[Any, Any]] = []
         self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
         self._cut: set[int] = set()
-        self._keep = keep
-        self.keeps = keep is not None
+        self.keep = keep
         self._makers: dict[type, Maker] = {}
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
@@ -131,6 +130,10 @@ class Walk:
         """Returns the copy of an object that the walk has met, or None."""
         return self.memo.get(id(obj))
 
+    def stand_in(self, obj: Any) -> Any:
+        """Returns the copy of an object, or the object if the walk never met it."""
+        return self.memo.get(id(obj), obj)
+
     def path_of(self, obj: Any) -> str:
         """Returns the way from the root to an object, for a message."""
         name = getattr(self.root, "name", None) or type(self.root).__name__
@@ -146,7 +149,7 @@ class Walk:
         new = self.memo.get(id(obj), _MISSING)
         if new is not _MISSING:
             return new
-        if self._keep is not None and self._keep(obj):
+        if self.keep is not None and self.keep(obj):
             self.memo[id(obj)] = obj
             return obj
         maker = self._makers.get(kind) or self.maker(obj)
@@ -330,7 +333,7 @@ class Walk:
         )
 
     def _is_shared(self, obj: Any) -> bool:
-        if type(obj) in ATOMS or (self._keep is not None and self._keep(obj)):
+        if type(obj) in ATOMS or (self.keep is not None and self.keep(obj)):
             return True
         return getattr(self.maker(obj), "shares", False)
 

@@ -75,7 +75,7 @@ def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
     """
     moved = jax.device_put(values, shardings, may_alias=False)
     return [
-        _duplicates([new])[0] if same_buffer(value, new) else new
+        _copy_alone(new) if same_buffer(value, new) else new
         for value, new in zip(values, moved, strict=True)
     ]
 
@@ -100,7 +100,10 @@ def _copy_alone(value: Any) -> Any:
     """Copies what looks like an array: one under a trace, or random keys."""
     if isinstance(value, jax.core.Tracer):
         return value
-    return jax.device_put(value, value.sharding, may_alias=False)
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        data = _copy_alone(jax.random.key_data(value))
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value))
+    return _duplicates([value])[0]
 
 
 def _duplicates(arrays: list[Any]) -> list[Any]:

@@ -154,7 +154,7 @@ def _variable_like(value: Any) -> Any:
     `tf.Variable(...)` asks creators, scopes and initializers first and takes ten
     times as long as the resource that it makes in the end.
     """
-    name = _plain_name(value.name)
+    name, whole = _plain_name(value.name), _whole(value)
     handle = tf.raw_ops.VarHandleOp(
         dtype=value.dtype,
         shape=value.shape,
@@ -162,13 +162,13 @@ def _variable_like(value: Any) -> Any:
         debug_name=name,
     )
     new = object.__new__(ResourceVariable)
-    handle._handle_data = _whole(value).handle._handle_data
+    handle._handle_data = whole.handle._handle_data
     handle._parent_trackable = weakref.ref(new)
     handle._name = f"{name}:0"
     handle._unique_id = f"{name}_{ops.uid()}"
     vars(new).update(
         _plain_variable(),
-        **{field: getattr(_whole(value), field) for field in _DESCRIPTION},
+        **{field: getattr(whole, field) for field in _DESCRIPTION},
         _handle=handle,
         _handle_name=handle._name,
         _unique_id=handle._unique_id,

@@ -1,0 +1,109 @@
+"""The calls of a graph, as somebody wrote them: in order, with their arguments."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import keras
+from keras.src.backend.common.masking import get_keras_mask
+from keras.src.layers.layer import Layer
+
+from .classes import KerasTensor
+from .graph import own_nodes, producer
+
+
+def added_arguments(node: Any) -> set[str]:
+    """Returns the arguments of a call that its layer added by itself.
+
+    A layer looks for the masks of its inputs and for the default of `training`,
+    and may note them in the node as if they had been passed (in Keras, steps 5
+    and 6 of `Layer.__call__`; a call with one tensor and nothing else does).
+    """
+    layer = node.operation
+    if not isinstance(layer, Layer):
+        return set()
+    args, kwargs = node.arguments.args, node.arguments.kwargs
+    parameters = layer._call_signature.parameters
+    bound = {**dict(zip(parameters, args, strict=False)), **kwargs}
+    added = set()
+    for name, value in kwargs.items():
+        others = {k: v for k, v in bound.items() if k != name and has_tensors(v)}
+        if name == "mask" and len(others) == 1:
+            [source] = others.values()
+        elif name.removesuffix("_mask") in others:
+            source = others[name.removesuffix("_mask")]
+        else:
+            continue
+        masks = [get_keras_mask(x) for x in keras.tree.flatten(source)]
+        passed = keras.tree.flatten(value)
+        if [id(mask) for mask in masks] == [id(mask) for mask in passed]:
+            added.add(name)
+    if len(args) == 1 and ("mask" in added or "mask" not in parameters):
+        for name in layer._call_context_args & kwargs.keys():
+            if name in parameters and kwargs[name] is parameters[name].default:
+                added.add(name)
+    return added
+
+
+def has_tensors(value: Any) -> bool:
+    """Tells whether an argument of a call holds symbolic tensors."""
+    return any(isinstance(x, KerasTensor) for x in keras.tree.flatten(value))
+
+
+def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns what a node's operation was called with, and nothing it added."""
+    args, kwargs = node.arguments.args, node.arguments.kwargs
+    added = added_arguments(node)
+    return args, {k: v for k, v in kwargs.items() if k not in added}
+
+
+def argument_tensors(node: Any) -> list[Any]:
+    """Returns the symbolic tensors that a node's operation was called with."""
+    flat = keras.tree.flatten(call_arguments(node))
+    return [x for x in flat if isinstance(x, KerasTensor)]
+
+
+def call_order(graph: Any) -> list[Any]:
+    """Returns the calls that make a graph's outputs, in an order that works.
+
+    A node comes after those that its arguments come from and after the earlier
+    calls of the same operation, as when the graph was first made. Operations
+    that only compute masks for layers to find are left out.
+    """
+    mine = {id(node): node for node in own_nodes(graph)}
+    before: dict[int, Any] = {}
+    for operation in graph.operations:
+        calls = [node for node in operation._inbound_nodes if id(node) in mine]
+        before.update({id(b): a for a, b in itertools.pairwise(calls)})
+    order: dict[int, Any] = {}
+    starts = [node for node in mine.values() if node.is_input]
+    for start in [*starts, *map(producer, graph._outputs)]:
+        stack = [start] if id(start) in mine else []
+        while stack:
+            node = stack[-1]
+            needs = [producer(x) for x in argument_tensors(node)]
+            needs.append(before.get(id(node)))
+            needs = [n for n in needs if id(n) in mine and id(n) not in order]
+            if needs:
+                stack.extend(reversed(needs))
+            else:
+                order[id(node)] = node
+                stack.pop()
+    return list(order.values())
+
+
+def call_chain(graph: Any) -> list[Any] | None:
+    """Returns the layers of a graph that is a mere sequence of them, or None."""
+    operations, last = [], None
+    for node in call_order(graph):
+        args, kwargs = call_arguments(node)
+        is_plain = len(args) == 1 and not kwargs
+        if last is not None and not (is_plain and args[0] is last):
+            return None
+        if not isinstance(node.operation, Layer) or len(node.outputs) != 1:
+            return None
+        operations.append(node.operation)
+        last = node.outputs[0]
+    is_whole = len(graph._outputs) == 1 and graph._outputs[0] is last
+    return operations if is_whole and len(graph._inputs) == 1 else None

@@ -1,0 +1,64 @@
+"""What says nothing about a model and is left out of a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src.ops.operation import Operation
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from .classes import Initializer
+from .graph import NODE_LISTS, is_graph
+from .layers import LOSS_LISTS
+from .training import RUNTIME_STATE, _key
+
+
+def is_automatic_tensor_name(name: str) -> bool:
+    """Tells whether a counter gave a symbolic tensor its name."""
+    return name.startswith("keras_tensor")
+
+
+def is_identity_key(key: Any) -> bool:
+    """Tells whether a key is the address of an object, which no copy can keep."""
+    return type(key) is int and key > 1 << 32
+
+
+# By which TensorFlow's checkpoints find the parts of an object.
+_CHECKPOINT_REFERENCES = frozenset(
+    {
+        "_self_setattr_tracking",
+        "_self_unconditional_checkpoint_dependencies",
+        "_self_unconditional_dependency_names",
+        "_self_unconditional_deferred_dependencies",
+        "_self_update_uid",
+        "_self_name_based_restores",
+        "_self_saveable_object_factories",
+    }
+)
+
+
+def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
+    """Removes attributes that say nothing about what a model is or does."""
+    if isinstance(obj, Operation):
+        for name in (*NODE_LISTS, *LOSS_LISTS, *RUNTIME_STATE):
+            state.pop(name, None)
+        if is_graph(obj):
+            state.pop("_nodes", None)
+        for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
+            state.pop(name, None)
+    if isinstance(obj, BaseOptimizer):
+        _key_by_position(obj, state)
+    if isinstance(obj, Initializer) and state.get("_init_seed", 0) is None:
+        state.pop("seed", None)  # Drawn when the initializer was made.
+    for name in _CHECKPOINT_REFERENCES & state.keys():
+        del state[name]
+
+
+def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
+    """Writes numbers of variables for their identities, which no copy can keep."""
+    keys = [_key(optimizer, v) for v in optimizer._trainable_variables]
+    positions = {key: i for i, key in enumerate(keys) if key is not None}
+    for name, indices in state.items():
+        plain = getattr(indices, "__wrapped__", indices)
+        if isinstance(plain, dict) and plain and all(k in positions for k in plain):
+            state[name] = {f"variable {positions[k]}": v for k, v in plain.items()}

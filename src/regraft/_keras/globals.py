@@ -1,0 +1,36 @@
+"""Global state of Keras, which a copy must leave as it found it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras.src.backend.common import global_state
+
+
+class quiet_globals:
+    """A context in which Keras's name counters and global RNG stay unchanged."""
+
+    _NAMES = ("object_name_uids", "global_seed_generator", "autoname_prefix")
+
+    def __enter__(self) -> quiet_globals:
+        self._saved = {n: global_state.get_global_attribute(n) for n in self._NAMES}
+        counters = self._saved["object_name_uids"]
+        if counters is not None:
+            working = type(counters)(counters.default_factory, counters)
+            global_state.set_global_attribute("object_name_uids", working)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._saved.items():
+            global_state.set_global_attribute(name, value)
+
+
+def set_global_seed_generator(generator: Any) -> None:
+    """Puts a generator where unseeded random ops look for one."""
+    global_state.set_global_attribute("global_seed_generator", generator)
+
+
+def backend_name() -> str:
+    """Returns the name of the active backend."""
+    return str(keras.backend.backend())

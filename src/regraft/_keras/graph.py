@@ -1,0 +1,160 @@
+"""Call nodes and symbolic tensors: what made what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras.src.ops.function import Function
+from keras.src.ops.node import KerasHistory
+
+from .classes import InputLayer
+
+# Lists of call nodes. They also name calls made by other models, so a copy
+# never follows them: it receives the nodes that were reached another way.
+NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
+
+
+def history(tensor: Any) -> Any:
+    """Returns `(operation, node_index, tensor_index)` of a symbolic tensor."""
+    return getattr(tensor, "_keras_history", None)
+
+
+def producer(tensor: Any) -> Any:
+    """Returns the node that produced a symbolic tensor, if it is known."""
+    made_by = history(tensor)
+    if made_by is None or made_by.operation is None:
+        return None
+    nodes = made_by.operation._inbound_nodes
+    return nodes[made_by.node_index] if made_by.node_index < len(nodes) else None
+
+
+def own_nodes(function: Any) -> Iterator[Any]:
+    """Yields the call nodes of a `Function` or Functional model, inputs first."""
+    by_depth = function._nodes_by_depth
+    for depth in sorted(by_depth, reverse=True):
+        yield from by_depth[depth]
+
+
+def copy_node(node: Any, new: Any, copy_of: Any) -> None:
+    """Gives a call node the copies of its operation, arguments and outputs.
+
+    What a node holds belongs to it alone, so its lists need no memo.
+    """
+    state, arguments = vars(new), vars(node.arguments)
+    state.update(vars(node))
+    state["operation"] = copy_of(node.operation)
+    state["outputs"] = [copy_of(tensor) for tensor in node.outputs]
+    state["arguments"] = made = object.__new__(type(node.arguments))
+    target = vars(made)
+    for name, value in arguments.items():
+        is_list = type(value) is list
+        target[name] = list(map(copy_of, value)) if is_list else copy_of(value)
+
+
+def append_call(node: Any) -> int:
+    """Lists a call on the operation that was called, and returns its number."""
+    nodes = node.operation._inbound_nodes
+    nodes.append(node)
+    return len(nodes) - 1
+
+
+def is_graph(obj: Any) -> bool:
+    """Tells whether an object owns a graph of call nodes."""
+    return isinstance(obj, Function) and "_nodes_by_depth" in vars(obj)
+
+
+def node_key(node: Any, index: int) -> str:
+    """Returns the key under which a `Function` lists one of its nodes."""
+    return f"{id(node.operation)}_ib-{index}"
+
+
+def inner_graph(model: Any) -> Any:
+    """Returns the Functional behind a model (itself, a Sequential's), or None."""
+    if is_graph(model):
+        return model
+    inner = getattr(model, "_functional", None)  # On torch not in `vars(model)`.
+    return inner if inner is not None and is_graph(inner) else None
+
+
+def set_history(new: Any, tensor: Any, node: Any, index: int) -> None:
+    """Says which call of which operation produced a copied tensor."""
+    position = tensor._keras_history.tensor_index
+    operation = None if node is None else node.operation
+    if operation is None:
+        index, position = 0, 0  # As Keras marks a tensor from outside a graph.
+    vars(new)["_keras_history"] = KerasHistory(operation, index, position)
+
+
+def set_node_keys(graph: Any, index: dict[int, int]) -> None:
+    """Writes the keys under which a graph lists its nodes."""
+    keys = {node_key(node, index[id(node)]) for node in own_nodes(graph)}
+    vars(graph)["_nodes"] = keys
+
+
+def tensor_state(tensor: Any) -> dict[str, Any]:
+    """Returns a symbolic tensor's attributes without its history."""
+    state = vars(tensor).copy()
+    state.pop("_keras_history", None)
+    return state
+
+
+def foreign_inputs(graph: Any) -> list[Any]:
+    """Returns the inputs of a graph that other operations than its own produce."""
+    own = {id(node) for node in own_nodes(graph)}
+    return [t for t in graph._inputs if id(producer(t)) not in own]
+
+
+def operations_behind(tensors: Iterable[Any]) -> list[Any]:
+    """Returns the operations that symbolic tensors come from, each once."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    stack = [producer(tensor) for tensor in tensors]
+    while stack:
+        node = stack.pop()
+        if node is not None and id(node) not in seen:
+            seen.add(id(node))
+            found[id(node.operation)] = node.operation
+            stack += map(producer, node.input_tensors)
+    return list(found.values())
+
+
+def input_layer_of(tensor: Any) -> Any:
+    """Returns the `InputLayer` that a symbolic tensor stands for, or None."""
+    node = producer(tensor)
+    found = None if node is None else node.operation
+    return found if isinstance(found, InputLayer) else None
+
+
+def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields what a graph is stored in, next to the same of another graph."""
+    for name in (
+        "_inputs",
+        "_outputs",
+        "_inputs_struct",
+        "_outputs_struct",
+        "_nodes_by_depth",
+        "_operations",
+        "_operations_by_depth",
+    ):
+        yield vars(graph)[name], vars(new)[name]
+
+
+def adopt_nodes(graph: Any) -> None:
+    """Lets operations that a copied graph did not bring along list its nodes."""
+    index: dict[int, int] = {}
+    for node in own_nodes(graph):
+        listed = node.operation._inbound_nodes
+        if not any(other is node for other in listed):
+            listed.append(node)
+            for i, tensor in enumerate(node.outputs):
+                position = KerasHistory(node.operation, len(listed) - 1, i)
+                vars(tensor)["_keras_history"] = position
+        index[id(node)] = next(i for i, n in enumerate(listed) if n is node)
+    set_node_keys(graph, index)
+
+
+def forget_calls(operation: Any) -> None:
+    """Removes the nodes of calls whose results nobody has."""
+    for name in NODE_LISTS:
+        vars(operation)[name] = []

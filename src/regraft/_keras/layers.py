@@ -1,0 +1,171 @@
+"""What layers and models hold, and what they can work out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src.layers.layer import Layer
+from keras.src.models.functional import Functional
+from keras.src.ops.operation import Operation
+from keras.src.utils.python_utils import is_default
+
+from .classes import KerasTensor, Model, Sequential
+from .graph import history, inner_graph
+
+# Losses that the last call added. A call that was traced leaves tensors of the
+# trace behind, which mean nothing outside of it.
+LOSS_LISTS = ("_losses", "_losses_override")
+
+
+def sublayers(layer: Any) -> list[Any]:
+    """Returns the layers tracked by a layer, in the order it tracks them."""
+    return list(layer._layers)
+
+
+def all_layers(layer: Any) -> list[Any]:
+    """Returns a layer and everything below it, each once, without recursing."""
+    found: dict[int, Any] = {}
+    stack = [layer]
+    while stack:
+        current = stack.pop()
+        if id(current) in found:
+            continue
+        found[id(current)] = current
+        children = sublayers(current)
+        graph = inner_graph(current)
+        if graph is not None:
+            children += [op for op in graph._operations if isinstance(op, Layer)]
+            if graph is not current:
+                children.append(graph)
+        stack.extend(reversed(children))
+    return list(found.values())
+
+
+def own_variables(layer: Any) -> list[Any]:
+    """Returns the variables that a layer tracks itself, as it would save them."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def build_shapes(layer: Any) -> dict[str, Any] | None:
+    """Returns the arguments that a layer's `build()` was called with."""
+    shapes = vars(layer).get("_build_shapes_dict")
+    return None if shapes is None else dict(shapes)
+
+
+def retrack(operation: Any) -> None:
+    """Lets torch's parameter dicts follow renamed variables."""
+    if "_torch_params" in vars(operation).get("_modules", ()):
+        operation._track_variables()
+
+
+def forget_variables(layer: Any) -> None:
+    """Brings a layer back to where `build()` may be called again."""
+    tracker = layer._tracker
+    tracker.unlock()
+    for name in ("trainable_variables", "non_trainable_variables"):
+        tracker.config[name][1].clear()
+        tracker.stored_ids[name].clear()
+    state = vars(layer)
+    state["built"] = False
+    if state.get("lora_enabled"):
+        state["lora_enabled"] = False  # `build()` enables it again.
+    modules = state.get("_modules")
+    if modules is not None:  # torch: parameters are tracked again after `build()`.
+        modules.pop("_torch_params", None)
+
+
+def has_trusted_config(layer: Any) -> bool:
+    """Tells whether `get_config()` describes what the constructor was given.
+
+    A subclassed model without a `get_config` of its own reports the defaults of
+    its constructor's arguments, whatever it was really given.
+    """
+    if isinstance(layer, Model) and is_default(layer.get_config):
+        code = type(layer).__init__.__code__
+        takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
+        return not takes_arguments
+    return True
+
+
+def input_specs(model: Any) -> Any:
+    """Returns what a model expects as input: a structure of symbolic tensors."""
+    graph = inner_graph(model) if isinstance(model, Operation) else None
+    if graph is not None:
+        return graph._inputs_struct
+    shapes = build_shapes(model) if isinstance(model, Layer) else None
+    if shapes is None or len(shapes) != 1:
+        return None
+    shape = next(iter(shapes.values()))
+    if isinstance(shape, tuple) and all(isinstance(n, int | None) for n in shape):
+        dtype = getattr(model, "input_dtype", None) or "float32"
+        return KerasTensor(shape, dtype=dtype) if shape else None
+    return None
+
+
+def is_optional(spec: Any) -> bool:
+    """Tells whether an input may be left out."""
+    made_by = history(spec)
+    return bool(made_by and getattr(made_by.operation, "optional", False))
+
+
+def derived_state(layer: Any) -> list[Any]:
+    """Returns what a layer keeps about its sublayers and can work out again.
+
+    That is torch's dict of parameters, what `compile()` noted about which layers
+    are trainable, and graphs that a Sequential has given up. A copy has None in
+    their place, until `derive_state` writes them again.
+    """
+    state = vars(layer)
+    found = [state.get("_modules", {}).get("_torch_params")]
+    found.append(state.get("_compiled_trainable_state"))
+    if isinstance(layer, Sequential):  # Its graphs, also from before an `add()`.
+        found += [x for x in _tracked(layer) if isinstance(x, Functional)]
+        inside = {id(x) for x in layer._layers} | {id(layer._functional)}
+        found = [x for x in found if id(x) not in inside]
+    return [obj for obj in found if obj is not None]
+
+
+def _tracked(layer: Any) -> list[Any]:
+    return layer._tracker.config["layers"][1]
+
+
+def derive_state(layer: Any) -> None:
+    """Writes what `derived_state` lists anew, where the layer had it."""
+    if isinstance(layer, Sequential):
+        _tracked(layer)[:] = [x for x in _tracked(layer) if x is not None]
+        layer._tracker.stored_ids["layers"].discard(id(None))
+    retrack(layer)
+    if "_compiled_trainable_state" in vars(layer):
+        inside = layer._flatten_layers()
+        layer._compiled_trainable_state = {part: part.trainable for part in inside}
+
+
+def track_graph_layers(model: Any, replaced: set[int]) -> None:
+    """Lets a Functional model track its graph's layers, and others after them.
+
+    Args:
+        model: The model.
+        replaced: The ids of layers that are tracked only as parts of the graph.
+    """
+    tracked, inside = model._layers, model.layers
+    known = {id(layer) for layer in inside}
+    rest = [x for x in tracked if id(x) not in known and id(x) not in replaced]
+    if {id(x) for x in tracked} != known | {id(x) for x in rest}:
+        tracked[:] = [*inside, *rest]
+        ids = model._tracker.stored_ids["layers"]
+        ids.clear()
+        ids.update(id(layer) for layer in tracked)
+
+
+def sequence_of(model: Any) -> list[Any]:
+    """Returns the layers of a Sequential, with its `InputLayer` if it has one."""
+    return list(model._layers)
+
+
+def set_sequence(model: Any, layers: list[Any], graph: Any) -> None:
+    """Gives a Sequential its layers and the Functional model behind them."""
+    if [id(x) for x in model._layers] != [id(x) for x in layers]:
+        model._layers = list(layers)
+    if model._functional is not graph:
+        model._functional = graph
+    model.built = True

@@ -1,0 +1,90 @@
+"""Names of layers, variables, slots and outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .classes import InputLayer
+
+
+def set_name(operation: Any, name: str) -> None:
+    """Renames an operation and, for an input, the symbolic tensor it stands for."""
+    if isinstance(operation, InputLayer):
+        for node in operation._inbound_nodes:
+            for tensor in node.outputs:
+                if tensor.name == operation.name:
+                    tensor.name = name
+    vars(operation)["name"] = name
+
+
+def path_of_layer(operation: Any) -> str:
+    """Returns the path under which a layer was built, or nothing."""
+    return vars(operation).get("_path") or ""
+
+
+def move_paths(operation: Any, moved: Any) -> None:
+    """Rewrites the paths that a layer remembers."""
+    state = vars(operation)
+    for attribute in ("_path", "_parent_path"):
+        if state.get(attribute):
+            state[attribute] = moved(state[attribute])
+
+
+def rename_slots(optimizer: Any, names: dict[str, str]) -> None:
+    """Follows renamed variables in the names of an optimizer's slots."""
+    for slot in optimizer._variables:
+        owners = [old for old in names if slot.name.startswith(f"{old}_")]
+        if owners:
+            old = max(owners, key=len)
+            name = names[old] + slot.name[len(old) :]
+            state = vars(slot)
+            state["_path"] = state["_path"].removesuffix(slot.name) + name
+            state["_name"] = name
+
+
+def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
+    """Follows renamed outputs in all that `compile()` keyed by output names."""
+    state = vars(trainer)
+    output_names = state.get("output_names")
+    if not output_names:
+        return
+    changed = {old: names[old] for old in output_names if old in names}
+    if not changed:
+        return
+    output_names[:] = [changed.get(old, old) for old in output_names]
+    holders = [trainer, state.get("_compile_loss"), state.get("_compile_metrics")]
+    config = state.get("_compile_config")
+    holders.append(getattr(config, "config", None))
+    for holder in holders:
+        if holder is None:
+            continue
+        own = holder if isinstance(holder, dict) else vars(holder)
+        for attribute in _KEYED_BY_OUTPUT & own.keys():
+            own[attribute] = _rename_keys(own[attribute], changed)
+
+
+_KEYED_BY_OUTPUT = frozenset(
+    {
+        "loss",
+        "loss_weights",
+        "metrics",
+        "weighted_metrics",
+        "output_names",
+        "_user_loss",
+        "_user_loss_weights",
+        "_user_metrics",
+        "_user_weighted_metrics",
+    }
+)
+
+
+def _rename_keys(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        items = [(names.get(k, k), v) for k, v in value.items()]
+        value.clear()
+        for key, item in items:
+            value[key] = item
+        return value
+    if isinstance(value, list) and all(isinstance(x, str) for x in value):
+        return [names.get(x, x) for x in value]
+    return value

@@ -1,0 +1,170 @@
+"""What `compile` and `fit` leave on a model, and optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .classes import Variable
+from .variables import raw_value
+
+# What a model made for itself while it ran: compiled functions, iterators, the
+# live state of a JAX loop. They belong to the original alone; a copy starts
+# with the value given here (absent attributes stay absent).
+RUNTIME_STATE: dict[str, Any] = {
+    "train_function": None,
+    "test_function": None,
+    "predict_function": None,
+    "_jax_state": None,
+    "_jax_state_synced": True,
+    "_eval_epoch_iterator": None,
+    "_distributed_dataset": None,
+}
+
+
+# What `compile()` set, and what `Trainer.__init__` had put there before.
+# `None` as a default means "absent before `compile()`".
+_ABSENT = object()
+
+
+COMPILE_STATE: dict[str, Any] = {
+    "optimizer": _ABSENT,
+    "loss": None,
+    "compiled": False,
+    "_compile_loss": None,
+    "_compile_metrics": None,
+    "_loss_tracker": None,
+    "_compile_config": _ABSENT,
+    "_compiled_trainable_state": _ABSENT,
+    "_jit_compile": None,
+    "_run_eagerly": False,
+    "steps_per_execution": 1,
+    "stop_training": _ABSENT,
+    "history": _ABSENT,
+}
+
+
+def drop_compile_state(attributes: dict[str, Any]) -> None:
+    """Turns a trainer's attribute dict back to what it was before `compile()`."""
+    for name, before in COMPILE_STATE.items():
+        if name not in attributes:
+            continue
+        if before is _ABSENT:
+            del attributes[name]
+        else:
+            attributes[name] = before
+
+
+def compile_metrics(trainer: Any) -> list[Any]:
+    """Returns the metrics and loss trackers that `compile()` made."""
+    found = [trainer._loss_tracker, trainer._compile_metrics]
+    if trainer._compile_loss is not None:
+        found += trainer._compile_loss.metrics
+    return [metric for metric in found if metric is not None]
+
+
+def jax_sync(trainer: Any) -> None:
+    """Makes a JAX trainer in the middle of `fit` put its state on the variables."""
+    sync = getattr(trainer, "jax_state_sync", None)
+    if sync is not None and not vars(trainer).get("_jax_state_synced", True):
+        sync()
+
+
+def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
+    """Gives each optimizer the state it had when it was first built."""
+    optimizers = list(optimizers)
+    was_built = [
+        (opt, list(opt._trainable_variables)) for opt in optimizers if opt.built
+    ]
+    for opt, _ in was_built:
+        kept = [opt._iterations]
+        if isinstance(opt._learning_rate, Variable):
+            kept.append(opt._learning_rate)
+        tracker = opt._tracker
+        tracker.unlock()
+        for name, (_, store) in tracker.config.items():
+            store[:] = kept
+            tracker.stored_ids[name] = {id(v) for v in kept}
+        opt._trainable_variables_indices.clear()
+        opt.built = False
+    for opt, variables in was_built:
+        opt._iterations.assign(0)
+        if not opt.built:  # A wrapped optimizer is built by the one around it.
+            opt.build(variables)
+
+
+def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
+    """Rewrites the dicts by which an optimizer finds what belongs to a variable.
+
+    Their keys are identities: on TensorFlow, names of the variables' resources,
+    which are known only when these have been made.
+
+    Args:
+        new: The copy of an optimizer.
+        variables: All variables of the model, each with its copy.
+    """
+    pairs = ((_key(new, old), _key(new, twin)) for old, twin in variables)
+    keys = {old: twin for old, twin in pairs if old is not None and twin is not None}
+    for indices in vars(new).values():
+        plain = getattr(indices, "__wrapped__", indices)
+        if not isinstance(plain, dict) or not any(key in keys for key in plain):
+            continue
+        items = [(keys.get(key, key), value) for key, value in plain.items()]
+        dict.clear(plain)  # Past the tracking of a dict that Keras wraps.
+        dict.update(plain, items)
+        if plain is not indices:
+            indices._update_snapshot()
+
+
+def slots_with_variables(optimizer: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields what an optimizer keeps for a variable, with the variable.
+
+    The name of a slot begins with the path of its variable.
+    """
+    starts = {v.path.replace("/", "_"): v for v in optimizer._trainable_variables}
+    for slot in slots(optimizer):
+        owners = [
+            start
+            for start, variable in starts.items()
+            if slot.name.startswith(start) and slot.shape == variable.shape
+        ]
+        if owners:
+            yield slot, starts[max(owners, key=len)]
+
+
+def _key(optimizer: Any, variable: Any) -> Any:
+    """Returns what an optimizer knows a variable by; None if it has no value yet."""
+    if raw_value(variable) is None:
+        return None
+    try:
+        return optimizer._var_key(variable)
+    except AttributeError:  # TensorFlow: a plain tensor was put in a variable's place.
+        return None
+
+
+def has_left_variables(optimizer: Any, new: Any) -> bool:
+    """Tells whether a copied optimizer works on none of the original's variables."""
+    old = {id(variable) for variable in optimizer._trainable_variables}
+    return not any(id(variable) in old for variable in new._trainable_variables)
+
+
+def unbuild_optimizer(optimizer: Any) -> None:
+    """Brings an optimizer back to where it knows no variables."""
+    kept = [optimizer._iterations]
+    if isinstance(optimizer._learning_rate, Variable):
+        kept.append(optimizer._learning_rate)
+    tracker = optimizer._tracker
+    tracker.unlock()
+    for name, (_, store) in tracker.config.items():
+        store[:] = kept
+        tracker.stored_ids[name] = {id(v) for v in kept}
+    optimizer._trainable_variables_indices.clear()
+    optimizer._trainable_variables = []
+    optimizer._iterations.assign(0)
+    optimizer.built = False
+
+
+def slots(optimizer: Any) -> list[Any]:
+    """Returns the variables that an optimizer made for those it works on."""
+    kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
+    return [v for v in optimizer._variables if id(v) not in kept]

@@ -1,0 +1,90 @@
+"""Variables, seed generators and initializers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras.src.backend.common.masking import get_keras_mask
+from keras.src.random.seed_generator import make_default_seed
+
+
+def raw_value(variable: Any) -> Any:
+    """Returns what a variable holds, without scopes and casts."""
+    return vars(variable).get("_value")
+
+
+def has_value(variable: Any) -> bool:
+    """Tells whether a variable holds a value or the means to make one."""
+    state = vars(variable)
+    return state.get("_value") is not None or state.get("_initializer") is not None
+
+
+def set_raw_value(variable: Any, value: Any) -> None:
+    """Puts a value into a variable, past scopes and casts."""
+    vars(variable)["_value"] = value
+
+
+def set_layout(variable: Any, layout: Any) -> None:
+    """Says how a variable is to be laid out over a mesh; None for not at all."""
+    vars(variable)["_layout"] = layout
+
+
+def layout_of(distribution: Any, variable: Any) -> Any:
+    """Returns the layout that a distribution has for a variable, by its path."""
+    set_layout(variable, None)  # Otherwise it answers with the one it has.
+    return distribution.get_variable_layout(variable)
+
+
+def variable_state(variable: Any) -> dict[str, Any]:
+    """Returns a variable's attributes without its value."""
+    state = vars(variable).copy()
+    state["_value"] = None
+    return state
+
+
+def set_path(variable: Any, path: str) -> None:
+    """Gives a variable another path."""
+    vars(variable)["_path"] = path
+
+
+def reseed_initializer(initializer: Any, seed: int, *, also_fixed: bool) -> None:
+    """Makes an initializer draw other numbers than it drew before.
+
+    Keras gives an initializer without a seed one of its own when it is made,
+    so calling it twice draws the same numbers. One that was given a fixed seed
+    draws the same numbers on purpose, unless the caller asks otherwise.
+    """
+    state = vars(initializer)
+    if type(state.get("seed")) is not int:
+        return
+    was_fixed = state.get("_init_seed", state["seed"]) is not None
+    if was_fixed and not also_fixed:
+        return
+    state["seed"] = seed
+    if was_fixed and "_init_seed" in state:
+        state["_init_seed"] = seed
+
+
+def reseed_generator(generator: Any, seed: int | None) -> None:
+    """Starts a random stream anew; without a seed, as its constructor would."""
+    if seed is None:
+        seed = generator._initial_seed
+        if seed is None:
+            seed = make_default_seed()
+    elif generator._initial_seed is not None:
+        generator._initial_seed = seed
+    generator.state.assign(
+        keras.ops.convert_to_tensor([seed, 0], generator.state.dtype)
+    )
+
+
+def to_numpy(value: Any) -> Any:
+    """Returns a tensor or array as a numpy array, bit for bit."""
+    return np.asarray(keras.ops.convert_to_numpy(value))
+
+
+def mask_of(tensor: Any) -> Any:
+    """Returns the mask that travels with a tensor, or None."""
+    return get_keras_mask(tensor)

@@ -1,0 +1,57 @@
+"""What several makers need: the kind of function they are, simple parts, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import _keras
+from .._atoms import ATOMS
+from .._errors import CopyError, explain
+
+Maker = Callable[[Any, Any], Any]
+
+
+def refuse(walk: Any, obj: Any, reason: str) -> CopyError:
+    """Builds the error for an object that cannot be copied."""
+    kind = type(obj)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return CopyError(
+        explain(
+            f"An object of type `{name}` cannot be copied: {reason}",
+            where=walk.path_of(obj),
+            expected="something that can be copied, or a word on how to treat it",
+            received=_short(obj),
+            fix=f"share it between both models with `keep=({kind.__qualname__},)`, or "
+            f"say how to copy it with "
+            f"`regraft.register_copier({kind.__qualname__}, function)`",
+        )
+    )
+
+
+def _short(obj: Any) -> str:
+    try:
+        text = repr(obj)
+    except Exception:
+        text = f"<{type(obj).__name__}>"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def are_atoms(parts: Iterable[Any]) -> bool:
+    """Tells whether both models can share all parts, so nothing need be put off."""
+    return ATOMS.issuperset(map(type, parts))
+
+
+def needs_hash(key: Any) -> bool:
+    return type(key) not in ATOMS or _keras.is_identity_key(key)
+
+
+def is_simple(items: Iterable[tuple[Any, Any]]) -> bool:
+    """Tells whether a dict holds nothing but atoms, and tuples of them."""
+    for key, value in items:
+        kind = type(value)
+        if kind not in ATOMS and not (kind is tuple and are_atoms(value)):
+            return False
+        if type(key) is not str and needs_hash(key):
+            return False
+    return True

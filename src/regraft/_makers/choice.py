@@ -1,0 +1,104 @@
+"""The choice of a maker, once for each class."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+from .. import _backends, _keras
+from .._atoms import is_shared_class
+from . import containers, functions, models, weak
+from .base import Maker
+from .instances import make_by_deepcopy, make_by_reduce, make_instance
+
+_USER_COPIERS: dict[type, Maker] = {}
+
+
+def set_copier(kind: type, maker: Maker) -> None:
+    """Makes `maker` responsible for a class and its subclasses."""
+    _USER_COPIERS[kind] = maker
+    _CHOICES.clear()
+
+
+def _share(walk: Any, obj: Any) -> Any:
+    return walk.remember(obj, obj)
+
+
+_share.shares = True  # type: ignore[attr-defined]
+
+
+_PYTHON: dict[type, Maker] = {**containers.MAKERS, **functions.MAKERS, **weak.MAKERS}
+
+
+# What was decided for a class, and how many frameworks were known by then.
+_CHOICES: weakref.WeakKeyDictionary[type, tuple[int, Maker]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def choose_maker(obj: Any) -> Maker:
+    """Decides how objects of the class of `obj` are copied."""
+    kind = type(obj)
+    frameworks = _backends.loaded()
+    known, maker = _CHOICES.get(kind, (None, None))
+    if maker is None or known != len(frameworks):
+        maker = _choose(obj, kind, frameworks)
+        _CHOICES[kind] = len(frameworks), maker
+    return maker
+
+
+def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
+    found = _by_class(kind, _USER_COPIERS)
+    if found is not None:
+        return found
+    if is_shared_class(kind) or _keras.is_surroundings(kind):
+        return _share
+    found = _by_class(kind, models.MAKERS)
+    if found is not None:
+        return found
+    for framework in frameworks:
+        if issubclass(kind, framework.shared_types()):
+            return _share
+        copier = _by_instance(obj, framework.copiers())
+        if copier is not None:
+            return functools.partial(_make_by_copier, copier)
+    found = _by_class(kind, _PYTHON)
+    if found is not None:
+        return found
+    if hasattr(kind, "__deepcopy__"):
+        return make_by_deepcopy
+    return make_instance if _has_plain_class(kind, obj) else make_by_reduce
+
+
+def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:
+    new = copier(obj, walk)
+    return walk.remember(obj, new)
+
+
+def _by_class(kind: type, makers: dict[type, Maker]) -> Maker | None:
+    return next((makers[base] for base in kind.__mro__ if base in makers), None)
+
+
+def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:
+    # Abstract classes (`jax.Array`) are not in the mro of their instances.
+    return next((c for base, c in copiers.items() if isinstance(obj, base)), None)
+
+
+def is_plain(obj: Any) -> bool:
+    """Tells whether an object is nothing but its attributes."""
+    return choose_maker(obj) not in (make_by_reduce, make_by_deepcopy)
+
+
+def _has_plain_class(kind: type, obj: Any) -> bool:
+    customs = ("__reduce_ex__", "__reduce__", "__getstate__")
+    if any(getattr(kind, name) is not getattr(object, name) for name in customs):
+        return False
+    if hasattr(kind, "__getnewargs_ex__") or hasattr(kind, "__getnewargs__"):
+        return False
+    try:  # Asks Python whether the class hides state in C.
+        reduced: Any = object.__reduce_ex__(obj, 4)
+    except TypeError:
+        return False
+    made_by, args, *_ = reduced
+    return made_by.__name__ == "__newobj__" and args == (kind,)

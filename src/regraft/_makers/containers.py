@@ -1,0 +1,202 @@
+"""Makers of lists, dicts, sets, tuples and arrays."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from .._atoms import ATOMS, NAMES
+from .base import Maker, are_atoms, is_simple, needs_hash
+from .instances import copy_simple_attributes, fill_attributes
+
+
+def _make_list(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = walk.memo[id(obj)] = list.__new__(kind)
+    if are_atoms(list.__iter__(obj)):
+        list.extend(new, obj)
+        if kind is list or copy_simple_attributes(walk, obj, new):
+            return new
+    walk.fill_later(_fill_list, obj, new)
+    return new
+
+
+def _fill_list(walk: Any, obj: Any, new: Any) -> None:
+    copy_of = walk.copy_of
+    items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
+    list.clear(new)
+    list.extend(new, items)
+    if type(obj) is not list:
+        fill_attributes(walk, obj, new)
+
+
+def _make_dict(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    if not obj and kind in (dict, OrderedDict):
+        return walk.remember(obj, kind())
+    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
+    new = walk.memo[id(obj)] = base.__new__(kind)
+    if base is dict and is_simple(dict.items(obj)):
+        dict.update(new, obj)
+        if kind is dict:
+            return new
+        plain = not issubclass(kind, defaultdict)
+        if plain and copy_simple_attributes(walk, obj, new):
+            return new
+    walk.fill_later(_fill_dict, obj, new)
+    return new
+
+
+def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
+    copy_of = walk.copy_of
+    kind = type(obj)
+    if kind is dict and NAMES.issuperset(map(type, obj)):
+        walk.copy_items(obj, new)
+        return
+    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
+    if issubclass(kind, defaultdict):
+        new.default_factory = copy_of(obj.default_factory)
+    items = [(k, v if type(v) in ATOMS else copy_of(v)) for k, v in base.items(obj)]
+
+    def put(translate: Callable[[Any], Any]) -> None:
+        base.clear(new)
+        for key, value in items:
+            base.__setitem__(new, translate(key), value)
+
+    if any(needs_hash(key) for key, _ in items):
+        for key, _ in items:
+            copy_of(key)
+        walk.hash_later(lambda: put(walk.new_key))
+    else:
+        put(_unchanged)
+    if kind is not dict:
+        fill_attributes(walk, obj, new)
+
+
+def _unchanged(key: Any) -> Any:
+    return key
+
+
+def _make_set(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = walk.remember(obj, set.__new__(kind))
+    if not any(needs_hash(item) for item in set.__iter__(obj)):
+        set.update(new, obj)
+        if kind is set or copy_simple_attributes(walk, obj, new):
+            return new
+    walk.fill_later(_fill_set, obj, new)
+    return new
+
+
+def _fill_set(walk: Any, obj: Any, new: Any) -> None:
+    items = list(set.__iter__(obj))
+    if any(needs_hash(item) for item in items):
+        for item in items:
+            walk.copy_of(item)
+        walk.hash_later(lambda: set.update(new, map(walk.new_key, items)))
+    else:
+        set.update(new, items)
+    if type(obj) is not set:
+        fill_attributes(walk, obj, new)
+
+
+def _make_deque(walk: Any, obj: Any) -> Any:
+    kind = type(obj)
+    new = deque.__new__(kind)
+    deque.__init__(new, (), obj.maxlen)
+    walk.remember(obj, new)
+
+    def fill(walk: Any, obj: Any, new: Any) -> None:
+        deque.clear(new)
+        deque.extend(new, [walk.copy_of(x) for x in obj])
+        if kind is not deque:
+            fill_attributes(walk, obj, new)
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+def _make_tuple(walk: Any, obj: Any) -> Any:
+    """Builds nested tuples from the inside out, without recursing."""
+    memo = walk.memo
+    if type(obj) is tuple:
+        if are_atoms(obj):
+            memo[id(obj)] = obj
+            return obj
+        if not any(isinstance(part, tuple) for part in obj):
+            new = tuple(map(walk.copy_of, obj))
+            memo[id(obj)] = new = obj if all(map(is_, new, obj)) else new
+            return new
+    stack = [obj]
+    while stack:
+        top = stack[-1]
+        if id(top) in memo:
+            stack.pop()
+            continue
+        inner = [
+            part
+            for part in tuple.__iter__(top)
+            if type(part) not in ATOMS
+            and id(part) not in memo
+            and walk.maker(part) is _make_tuple
+        ]
+        if inner:
+            stack.extend(inner)
+            continue
+        stack.pop()
+        parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
+        pairs = zip(parts, tuple.__iter__(top), strict=True)
+        if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
+            memo[id(top)] = top
+        else:
+            new = walk.remember(top, tuple.__new__(type(top), parts))
+            if type(top) is not tuple:
+                fill_attributes(walk, top, new)
+    return memo[id(obj)]
+
+
+def _make_frozenset(walk: Any, obj: Any) -> Any:
+    parts = [walk.copy_of(part) for part in obj]
+    same = all(part is old for part, old in zip(parts, obj, strict=True))
+    return walk.remember(obj, obj if same else type(obj)(parts))
+
+
+def _make_array(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, obj.copy(order="K"))
+    if obj.dtype.hasobject:
+
+        def fill(walk: Any, obj: Any, new: Any) -> None:
+            for i, item in enumerate(obj.flat):
+                new.flat[i] = walk.copy_of(item)
+
+        walk.fill_later(fill, obj, new)
+    if type(obj) is not np.ndarray:
+        fill_attributes(walk, obj, new)
+    return new
+
+
+def _make_bytearray(walk: Any, obj: Any) -> Any:
+    return walk.remember(obj, type(obj)(obj))
+
+
+def _make_mapping_proxy(walk: Any, obj: Any) -> Any:
+    plain = walk.hold(dict(obj))
+    return walk.remember(obj, types.MappingProxyType(walk.copy_of(plain)))
+
+
+MAKERS: dict[type, Maker] = {
+    list: _make_list,
+    dict: _make_dict,
+    set: _make_set,
+    deque: _make_deque,
+    tuple: _make_tuple,
+    frozenset: _make_frozenset,
+    np.ndarray: _make_array,
+    bytearray: _make_bytearray,
+    types.MappingProxyType: _make_mapping_proxy,
+}

@@ -1,0 +1,84 @@
+"""Makers of functions, the cells they close over, methods and partials."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from .. import _functions
+from .base import Maker
+
+
+def _make_function(walk: Any, obj: Any) -> Any:
+    walk.functions.append(obj)
+    carries = obj.__closure__ or obj.__defaults__ or obj.__kwdefaults__ or obj.__dict__
+    if not carries or not walk.must_copy(obj):
+        return walk.remember(obj, obj)
+    new = walk.remember(
+        obj, _functions.hollow_copy(obj, functools.partial(_make_cell, walk))
+    )
+    walk.fill_later(_fill_function, obj, new)
+    return new
+
+
+def _fill_function(walk: Any, obj: Any, new: Any) -> None:
+    new.__defaults__ = walk.copy_of(obj.__defaults__)
+    if obj.__kwdefaults__:
+        new.__kwdefaults__ = {k: walk.copy_of(v) for k, v in obj.__kwdefaults__.items()}
+    walk.copy_items(obj.__dict__, new.__dict__)
+
+
+def _make_cell(walk: Any, obj: Any) -> Any:
+    if id(obj) in walk.memo:
+        return walk.memo[id(obj)]
+    new = walk.remember(obj, types.CellType())
+    walk.fill_later(_fill_cell, obj, new)
+    return new
+
+
+def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
+    try:
+        content = obj.cell_contents
+    except ValueError:  # An empty cell stays empty.
+        return
+    new.cell_contents = walk.copy_of(content)
+
+
+def _make_method(walk: Any, obj: Any) -> Any:
+    function, owner = walk.copy_of(obj.__func__), walk.copy_of(obj.__self__)
+    if function is obj.__func__ and owner is obj.__self__:
+        return walk.remember(obj, obj)
+    return walk.remember(obj, types.MethodType(function, owner))
+
+
+def _make_builtin_method(walk: Any, obj: Any) -> Any:
+    owner = getattr(obj, "__self__", None)
+    if owner is None or isinstance(owner, types.ModuleType | type):
+        return walk.remember(obj, obj)
+    new_owner = walk.copy_of(owner)
+    same = new_owner is owner
+    return walk.remember(obj, obj if same else getattr(new_owner, obj.__name__))
+
+
+def _make_partial(walk: Any, obj: Any) -> Any:
+    new = walk.remember(obj, functools.partial.__new__(type(obj), len))
+
+    def fill(walk: Any, obj: Any, new: Any) -> None:
+        keywords = {k: walk.copy_of(v) for k, v in obj.keywords.items()}
+        own = {k: walk.copy_of(v) for k, v in vars(obj).items()}
+        args = walk.copy_of(obj.args)
+        new.__setstate__((walk.copy_of(obj.func), args, keywords, own or None))
+
+    walk.fill_later(fill, obj, new)
+    return new
+
+
+MAKERS: dict[type, Maker] = {
+    types.FunctionType: _make_function,
+    types.CellType: _make_cell,
+    types.MethodType: _make_method,
+    types.BuiltinMethodType: _make_builtin_method,
+    types.MethodWrapperType: _make_builtin_method,
+    functools.partial: _make_partial,
+}

@@ -1,0 +1,139 @@
+"""Makers of instances: by attribute, by `__deepcopy__` or by `__reduce_ex__`."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from .._atoms import ATOMS
+from .._errors import CopyError
+from .._parts import slots_of
+from .base import are_atoms, is_simple, refuse
+
+
+def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
+    """Copies attributes at once if each is simple or has been copied before."""
+    kind: Any = type(obj)
+    if not kind.__dictoffset__ or slots_of(kind):
+        return False
+    memo = walk.memo
+    state = object.__getattribute__(obj, "__dict__").copy()
+    if not are_atoms(state.values()):
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            if id(value) in memo:
+                state[name] = memo[id(value)]
+            elif kind is dict and walk.keep is None and is_simple(value.items()):
+                state[name] = memo[id(value)] = value.copy()
+            else:
+                return False
+    object.__setattr__(new, "__dict__", state)
+    return True
+
+
+def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
+    """Copies what an instance keeps in its dict and slots."""
+    kind = type(obj)
+    if kind.__dictoffset__:
+        target = object.__getattribute__(new, "__dict__")
+        walk.copy_items(object.__getattribute__(obj, "__dict__"), target)
+    fill_slots(walk, obj, new)
+
+
+def fill_slots(walk: Any, obj: Any, new: Any) -> None:
+    kind: Any = type(obj)
+    for _, member in slots_of(kind):
+        try:
+            value = member.__get__(obj)
+        except AttributeError:  # An empty slot.
+            continue
+        member.__set__(new, walk.copy_of(value))
+
+
+def make_instance(walk: Any, obj: Any) -> Any:
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    if not copy_simple_attributes(walk, obj, new):
+        walk.fill_later(fill_attributes, obj, new)
+    return new
+
+
+def make_by_deepcopy(walk: Any, obj: Any) -> Any:
+    """Asks a class that says itself how it is copied.
+
+    Its `__deepcopy__` sees the walk's memo: parts of the model that it reaches
+    come out as the parts of the copy.
+    """
+    try:
+        return walk.remember(obj, obj.__deepcopy__(_DeepcopyMemo(walk)))
+    except (TypeError, AttributeError) as error:
+        raise refuse(walk, obj, f"its `__deepcopy__` failed ({error})") from error
+
+
+class _DeepcopyMemo(dict[int, Any]):
+    """The memo of `copy.deepcopy`, answered by the walk."""
+
+    def __init__(self, walk: Any) -> None:
+        super().__init__()
+        self._walk = walk
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        found = dict.get(self, key, default)
+        return self._walk.memo.get(key, found)
+
+
+# What classes raise that do not let themselves be pickled.
+_CANNOT_REDUCE = (
+    TypeError,
+    AttributeError,
+    ValueError,
+    NotImplementedError,
+    copy.Error,
+)
+
+
+def make_by_reduce(walk: Any, obj: Any) -> Any:
+    """Follows the protocol of `pickle`, for classes that define it."""
+    try:
+        reduced = walk.hold(obj.__reduce_ex__(4))
+    except _CANNOT_REDUCE as error:
+        raise refuse(walk, obj, str(error)) from error
+    if isinstance(reduced, str):  # The name of a global: a singleton.
+        return walk.remember(obj, obj)
+    function, args, state, items, pairs = (*reduced, None, None, None)[:5]
+    try:
+        new = function(*(walk.copy_of(arg) for arg in args))
+    except CopyError as error:  # Parts of a C object cannot be reached by a path.
+        raise refuse(walk, obj, "a part of it cannot be copied") from error
+    walk.remember(obj, new)
+
+    def fill(walk: Any, obj: Any, new: Any) -> None:
+        if state is not None:
+            _set_state(new, walk.copy_of(state))
+        for item in items or ():
+            new.append(walk.copy_of(item))
+        for key, value in pairs or ():
+            new[walk.copy_of(key)] = walk.copy_of(value)
+
+    # The state's copy must be complete before an object's own `__setstate__`
+    # reads it, so it is filled after everything else that is pending.
+    if state is not None:
+        walk.copy_of(state)
+    walk.hash_later(lambda: fill(walk, obj, new))
+    for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
+        walk.copy_of(part)
+    return new
+
+
+def _set_state(new: Any, state: Any) -> None:
+    if hasattr(new, "__setstate__"):
+        new.__setstate__(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if state:
+        new.__dict__.update(state)
+    for name, value in (slots or {}).items():
+        setattr(new, name, value)

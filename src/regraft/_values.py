@@ -1,0 +1,92 @@
+"""A difference, and the comparison of single values, bit by bit."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _keras
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "(nothing)"
+
+
+NOTHING = _Nothing()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which two models differ.
+
+    Attributes:
+        path: Where, from the model's name downwards.
+        left: What the first model has there.
+        right: What the second model has there.
+        why: What kind of difference it is, in words.
+    """
+
+    path: str
+    left: Any
+    right: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}: {_show(self.left)} | {_show(self.right)}"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, _keras.Layer):
+        return f"<{type(value).__name__} {value.name}>"
+    if isinstance(value, _keras.Variable):
+        return f"<Variable {value.path} {tuple(value.shape)}>"
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"array{value.shape} {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def same_atom(left: Any, right: Any) -> bool:
+    """Compares values exactly: `1`, `1.0` and `True` differ, NaN equals itself."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, float):
+        return struct.pack("d", left) == struct.pack("d", right)
+    return bool(left == right)
+
+
+def to_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """Returns the exact value of a variable or tensor as an array."""
+    if isinstance(value, _keras.Variable):
+        value = _keras.raw_value(value)
+    return _keras.to_numpy(value)
+
+
+def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
+    """Yields a difference unless shape, dtype and every bit are the same."""
+    mine, other = to_numpy(left), to_numpy(right)
+    if mine.shape != other.shape:
+        yield Difference(path, mine.shape, other.shape, "shape")
+    elif mine.dtype != other.dtype:
+        yield Difference(path, str(mine.dtype), str(other.dtype), "dtype")
+    elif mine.dtype == object:
+        if mine.tolist() != other.tolist():
+            yield Difference(path, mine, other, "value")
+    elif mine.tobytes() != other.tobytes():
+        yield Difference(path, mine, other, _how_far(mine, other))
+    elif isinstance(left, np.ma.MaskedArray):
+        yield from compare_arrays(left.mask, right.mask, f"{path}.mask")
+
+
+def _how_far(left: Any, right: Any) -> str:
+    differing = int(np.sum(left != right))
+    text = f"{differing} of {left.size} numbers"
+    if np.issubdtype(left.dtype, np.floating):
+        farthest = np.max(np.abs(left.astype("float64") - right.astype("float64")))
+        text += f", by up to {farthest:.3g}"
+    return text
