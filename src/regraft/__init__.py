@@ -7,7 +7,11 @@ from ._errors import CopyError as CopyError
 from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import RegraftError as RegraftError
+from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
+from ._replicate import Replicated as Replicated
+from ._replicate import gather as gather
+from ._replicate import replicate as replicate
 from ._values import Difference as Difference
 from ._verify import Proof as Proof
 from ._verify import diff as diff
@@ -20,11 +24,15 @@ __all__ = [
     "GlobalReferenceWarning",
     "Proof",
     "RegraftError",
+    "Replicated",
+    "SingleDeviceWarning",
     "UsageError",
     "clone",
     "clone_model",
     "diff",
+    "gather",
     "register_copier",
+    "replicate",
     "verify",
 ]
 

@@ -124,6 +124,17 @@ def clone(
     return new
 
 
+def clone_onto(model: M, *, device: Any = None, layouts: Layouts | None = None) -> M:
+    """Returns an exact copy that lies elsewhere, for other verbs to build on.
+
+    Args:
+        model: The model.
+        device: Where all values go: what the backend's `copy_values` takes.
+        layouts: How variables are laid out over a mesh.
+    """
+    return Walk(model, rules=_CloneRules("copy", device, layouts)).run()
+
+
 class _CloneRules(Rules):
     """Refuses variables without a value; forgets what `compile()` did."""
 

@@ -7,6 +7,7 @@ RegraftError
 ├── CopyError (TypeError)            an object cannot be copied faithfully
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
+SingleDeviceWarning (UserWarning)    a model was replicated onto one device
 ```
 """
 
@@ -38,6 +39,10 @@ class DifferenceError(RegraftError, AssertionError):
 
 class GlobalReferenceWarning(UserWarning):
     """A function of the model reads a layer or variable from a module global."""
+
+
+class SingleDeviceWarning(UserWarning):
+    """A model was replicated onto one device, where it runs as before."""
 
 
 def explain(

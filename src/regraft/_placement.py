@@ -10,12 +10,13 @@ from . import _backends, _keras
 from ._errors import UsageError, UsageTypeError, did_you_mean, explain
 
 
-def find_device(spec: Any) -> Any:
+def find_device(spec: Any, argument: str = "device") -> Any:
     """Returns the device of the active backend that `spec` names.
 
     Args:
         spec: `"cpu"`, `"gpu:1"`, `"cuda:1"`, `"/GPU:1"`, or a device of the
             backend itself.
+        argument: The argument that it was given as, for a message.
     """
     devices = _backends.active().devices()
     if not isinstance(spec, str):
@@ -27,7 +28,7 @@ def find_device(spec: Any) -> Any:
         raise UsageError(
             explain(
                 f"There is no device {spec!r}.",
-                where="argument `device`",
+                where=f"argument `{argument}`",
                 expected=f"one of {', '.join(devices)}",
                 received=repr(spec),
                 fix="choose a device that is there, or start the program with more "
@@ -35,6 +36,12 @@ def find_device(spec: Any) -> Any:
             )
         )
     return devices[name]
+
+
+def device_name(device: Any) -> str:
+    """Returns the name of a device that `find_device` found."""
+    devices = _backends.active().devices()
+    return next(name for name, known in devices.items() if known == device)
 
 
 def _normal_name(name: str) -> str:

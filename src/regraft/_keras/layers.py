@@ -169,3 +169,19 @@ def set_sequence(model: Any, layers: list[Any], graph: Any) -> None:
     if model._functional is not graph:
         model._functional = graph
     model.built = True
+
+
+def seen_as(model: Any, kind: type) -> Any:
+    """Returns a second object of another class that has the same attributes.
+
+    Not equal ones: both objects hold the one dict, and what is set on either is
+    set on both.
+    """
+    view: Any = object.__new__(kind)
+    object.__setattr__(view, "__dict__", vars(model))
+    return view
+
+
+def behind(view: Any) -> Any:
+    """Returns the model that `seen_as` was given: `build` is bound to it."""
+    return vars(view)["build"].__wrapped__.__self__

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.random.seed_generator import make_default_seed
+from keras.src.utils.dtype_utils import dtype_size
 
 
 def raw_value(variable: Any) -> Any:
@@ -88,3 +89,13 @@ def to_numpy(value: Any) -> Any:
 def mask_of(tensor: Any) -> Any:
     """Returns the mask that travels with a tensor, or None."""
     return get_keras_mask(tensor)
+
+
+def standard_dtype(variable: Any) -> str:
+    """Returns the name of a variable's type, the same on every backend."""
+    return str(keras.backend.standardize_dtype(variable.dtype))
+
+
+def item_size(dtype: str) -> int:
+    """Returns the number of bytes that one number of a type takes."""
+    return -(-dtype_size(dtype) // 8)

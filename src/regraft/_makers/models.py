@@ -52,7 +52,11 @@ def _make_operation(walk: Any, obj: Any) -> Any:
 def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if isinstance(obj, _keras.Trainer):
         _keras.jax_sync(obj)
-    state = vars(obj).copy()
+    attributes = vars(obj)
+    if id(attributes) in walk.memo:  # Two objects, one dict: so have their copies.
+        object.__setattr__(new, "__dict__", walk.memo[id(attributes)])
+        return
+    state = walk.memo[id(attributes)] = attributes.copy()
     _make_standard_parts(walk, state)
     # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.

@@ -1,0 +1,74 @@
+"""How a model runs on many devices: one engine for each framework.
+
+An engine never distributes anything itself. It places the variables of a copy and
+hands each batch to the framework's own machinery: shardings on JAX,
+`tf.distribute` on TensorFlow, `torch.nn.parallel` and `torch.distributed` on torch.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol
+
+import keras
+
+
+class Replicas(Protocol):
+    """A set of devices, and what running a model on all of them takes.
+
+    Attributes:
+        devices: The names of the devices, in the order of the replicas.
+        place: Where the values of the copy go: what `Rules.device` may be.
+        distribution: A Keras distribution that lays the copy out, or None.
+        steps: A class that is put before the model's own class. Its methods run
+            each batch on all devices.
+    """
+
+    devices: tuple[str, ...]
+    place: Any
+    distribution: Any
+    steps: type
+
+    def adopt(self, model: Any) -> None:
+        """Prepares the placed copy, whose class has `steps` in front by now."""
+
+    def homes(self, variable: Any) -> list[str]:
+        """Returns the devices on which the value of a variable lies."""
+
+    def describe(self) -> str:
+        """Says in a few words what runs the batches."""
+
+
+class Engine(Protocol):
+    """What regraft asks of a framework that runs a model on many devices."""
+
+    def default_devices(self) -> list[str]:
+        """Returns the names of the devices that are meant by "all"."""
+
+    def repeats(self) -> bool:
+        """Tells whether several replicas may lie on one device."""
+
+    def replicas(
+        self, names: list[str], devices: list[Any], merge: Any, home: Any
+    ) -> Replicas:
+        """Plans for running a model on several devices.
+
+        Args:
+            names: The names of the devices.
+            devices: The devices, as `Framework.devices()` has them.
+            merge: The device on which the results of replicas are put together.
+            home: The device on which the weights are kept between steps, or None
+                for where the engine likes them best.
+        """
+
+
+def active() -> Engine:
+    """Returns the engine of the active Keras backend."""
+    return _engine(keras.backend.backend())
+
+
+@lru_cache
+def _engine(name: str) -> Engine:
+    module: Any = import_module(f"{__name__}.{name}")
+    return module

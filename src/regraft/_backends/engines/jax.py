@@ -1,0 +1,140 @@
+"""JAX: variables on every device of a mesh, batches sharded over it.
+
+What happens to a batch: its rows are spread evenly over the devices
+(`jax.sharding`), and one program computes the step for the batch as a whole; XLA
+inserts the communication. So losses, metrics, batch statistics and the numbers
+that dropout draws are those of the whole batch, as on one device. A batch whose
+rows the devices do not divide (the last of an epoch, or one smaller than the number
+of devices) is given to every device whole: the same numbers, without the gain.
+
+With several processes (`keras.distribution.initialize`) each is given the same
+data, takes its own rows of every batch, and ends with the same weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+
+def default_devices() -> list[str]:
+    """Returns all devices of the default platform, those of other processes too."""
+    return [_name(device) for device in jax.devices()]
+
+
+def repeats() -> bool:
+    """A mesh has each device once."""
+    return False
+
+
+def replicas(
+    names: list[str], devices: list[Any], merge: Any, home: Any
+) -> MeshReplicas:
+    """Plans a mesh. Results stay sharded, weights lie on every device."""
+    return MeshReplicas(names, devices)
+
+
+def _name(device: Any) -> str:
+    return f"{device.platform.replace('cuda', 'gpu')}:{device.id}"
+
+
+class _Rows(keras.distribution.DataParallel):
+    """Splits a batch by rows, or gives it to all devices if they do not divide it."""
+
+    def get_data_layout(self, data_shape: Any) -> Any:
+        divides = bool(data_shape) and data_shape[0] % self.num_model_replicas == 0
+        axes = ["batch" if divides else None, *[None] * len(data_shape[1:])]
+        return keras.distribution.TensorLayout(
+            axes[: len(data_shape)], self.device_mesh
+        )
+
+
+class MeshReplicas:
+    """The devices of a one-dimensional mesh."""
+
+    place = None
+
+    def __init__(self, names: list[str], devices: list[Any]) -> None:
+        self.devices = tuple(names)
+        self.steps = ShardedSteps
+        mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
+        self.distribution = _Rows(device_mesh=mesh, auto_shard_dataset=False)
+        self._whole = NamedSharding(mesh.backend_mesh, PartitionSpec())
+
+    def adopt(self, model: Any) -> None:
+        """Nothing to do: the copy is laid out already."""
+
+    def homes(self, variable: Any) -> list[str]:
+        """Returns the devices of the shards of a variable's value."""
+        return [_name(d) for d in variable.value.sharding._device_assignment]
+
+    def describe(self) -> str:
+        """Says how many devices and processes there are."""
+        processes = jax.process_count()
+        suffix = f" of {processes} processes" if processes > 1 else ""
+        return f"jax.sharding over {len(self.devices)} device(s){suffix}"
+
+    def spread(self, data: Any) -> Any:
+        """Lays a batch out over the mesh."""
+        return keras.tree.map_structure(self._spread_leaf, data)
+
+    def _spread_leaf(self, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray | jax.Array):
+            return leaf
+        sharding = self.distribution.get_data_layout(leaf.shape).backend_layout
+        if jax.process_count() == 1:
+            return jax.device_put(leaf, sharding)
+        rows = np.asarray(leaf)
+        return jax.make_array_from_callback(
+            rows.shape, sharding, lambda index: rows[index]
+        )
+
+    def unite(self, results: Any) -> Any:
+        """Brings results of other processes here, so that they can be read."""
+        if jax.process_count() == 1:
+            return results
+        return jax.jit(lambda tree: tree, out_shardings=self._whole)(results)
+
+
+class ShardedSteps:
+    """Runs each step of a Keras JAX trainer on batches that lie on a mesh."""
+
+    replicas: MeshReplicas
+
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compiles; what that makes is laid out over the mesh."""
+        with self.replicas.distribution.scope():
+            return super().compile(*args, **kwargs)  # type: ignore[misc]
+
+    def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.replicas.distribution.scope():
+            return super()._symbolic_build(*args, **kwargs)  # type: ignore[misc]
+
+    def make_train_function(self: Any, force: bool = False) -> Any:
+        """Tells the compiler that state stays on every device."""
+        with self.replicas.distribution.scope():
+            return super().make_train_function(force)  # type: ignore[misc]
+
+    def make_test_function(self: Any, force: bool = False) -> Any:
+        """Tells the compiler that state stays on every device."""
+        with self.replicas.distribution.scope():
+            return super().make_test_function(force)  # type: ignore[misc]
+
+    def make_predict_function(self: Any, force: bool = False) -> Any:
+        """Tells the compiler that state stays on every device."""
+        with self.replicas.distribution.scope():
+            return super().make_predict_function(force)  # type: ignore[misc]
+
+    def _make_function(self: Any, step: Any, *args: Any, **kwargs: Any) -> Any:
+        replicas = self.replicas
+
+        def spread_step(state: Any, data: Any) -> Any:
+            with replicas.distribution.scope():
+                results, state = step(state, replicas.spread(data))
+                return replicas.unite(results), state
+
+        return super()._make_function(spread_step, *args, **kwargs)  # type: ignore[misc]
