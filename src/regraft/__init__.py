@@ -9,6 +9,7 @@ from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import RegraftError as RegraftError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
+from ._multi_gpu import multi_gpu_model as multi_gpu_model
 from ._replicate import Replicated as Replicated
 from ._replicate import gather as gather
 from ._replicate import replicate as replicate
@@ -31,6 +32,7 @@ __all__ = [
     "clone_model",
     "diff",
     "gather",
+    "multi_gpu_model",
     "register_copier",
     "replicate",
     "verify",

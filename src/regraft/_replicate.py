@@ -10,6 +10,7 @@ from . import _keras
 from ._backends import engines
 from ._clone import clone_onto
 from ._errors import SingleDeviceWarning, UsageError, UsageTypeError, explain
+from ._files import written_beside
 from ._placement import Layouts, device_name, find_device
 from ._summary import Placement
 
@@ -44,13 +45,29 @@ class Replicated:
         """Returns where every variable lies; print it."""
         return Placement.of(self.template, self.replicas)
 
-    def save(self, *args: Any, **kwargs: Any) -> Any:
-        """Writes a file that plain Keras loads on one device."""
-        return self.template.save(*args, **kwargs)
+    def save(
+        self, filepath: Any, overwrite: bool = True, zipped: bool | None = None
+    ) -> None:
+        """Writes a file that plain Keras loads on one device.
+
+        The file is whole at any time. Of several processes only the first writes;
+        the others wait for it.
+        """
+        template = self.template
+        try:
+            if self.replicas.is_writer():
+                if zipped is False or not overwrite:
+                    template.save(filepath, overwrite=overwrite, zipped=zipped)
+                else:
+                    with written_beside(filepath) as draft:
+                        template.save(draft, zipped=zipped)
+        finally:
+            self.replicas.wait()
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         """Exports an ordinary copy that lies on one device."""
-        return gather(self).export(*args, **kwargs)
+        plain: Any = gather(self)
+        return plain.export(*args, **kwargs)
 
 
 def replicate(
@@ -101,6 +118,7 @@ def replicate(
     original: Any = model
     if isinstance(model, Replicated):
         original = model.template
+    replicas.agree(original)
     copy = clone_onto(original, device=replicas.place, layouts=layouts)
     kind = type(copy)
     # By module and name Keras writes the class into a file: it is the model's own.
@@ -120,7 +138,8 @@ def gather(many: M, device: Any = None) -> M:
 
     Args:
         many: What `replicate` returned.
-        device: Where the copy is to lie; by default on the first device.
+        device: Where the copy is to lie; by default on the first device (of this
+            process).
 
     Returns:
         A model of the class that the model had before it was replicated, with the
@@ -140,7 +159,7 @@ def gather(many: M, device: Any = None) -> M:
                 "with `regraft.clone(model, device=...)`",
             )
         )
-    place = find_device(many.devices[0] if device is None else device)
+    place = find_device(many.replicas.near if device is None else device)
     plain: Any = clone_onto(many.template, device=place)
     return plain
 

@@ -2,7 +2,11 @@
 
 import keras
 
+from regraft import _backends
+
 BACKEND = keras.backend.backend()
+
+HAS_GPU = "gpu:0" in _backends.active().devices()
 
 # On JAX a step is one program for the whole batch: dropout draws for all of it.
 HAS_GLOBAL_RNG = BACKEND == "jax"

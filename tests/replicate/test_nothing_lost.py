@@ -86,6 +86,18 @@ def test_a_checkpoint_in_the_middle_of_training_has_the_current_weights(
         np.testing.assert_array_equal(left, right)
 
 
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(trained, tmp_path):
+    model, _, _ = trained
+    many = regraft.replicate(model, some_devices(2))
+    many.save(tmp_path / "m.keras")
+    before = (tmp_path / "m.keras").read_bytes()
+    many.template.layers[-1].get_config = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        many.save(tmp_path / "m.keras")
+    assert (tmp_path / "m.keras").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["m.keras"]
+
+
 def test_plain_keras_loads_the_file_without_regraft(trained, tmp_path):
     model, x, _ = trained
     many = regraft.replicate(model, some_devices(2))

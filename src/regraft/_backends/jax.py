@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax._src.lib import xla_client
 from jax._src.sharding_impls import UnspecifiedValue
+from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
@@ -62,7 +63,7 @@ def copy_values(
     device = walk.rules.device
     if device is not None:
         return _put(values, [jax.sharding.SingleDeviceSharding(device)] * len(values))
-    if all(type(value) is _Array for value in values):
+    if all(type(v) is _Array and v.is_fully_addressable for v in values):
         return _duplicates(values)
     return [_copy_alone(value) for value in values]
 
@@ -71,13 +72,23 @@ def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
     """Lays copies out elsewhere.
 
     JAX keeps a buffer that lies where a shard is wanted, whatever `may_alias`
-    says. Such an array is copied once more.
+    says. Such a value is copied first, for JAX to keep the copy's.
     """
+    values = [_nearby(value, to) for value, to in zip(values, shardings, strict=True)]
     moved = jax.device_put(values, shardings, may_alias=False)
     return [
-        _copy_alone(new) if same_buffer(value, new) else new
-        for value, new in zip(values, moved, strict=True)
+        jax.device_put(_copy_alone(value), sharding) if same_buffer(value, new) else new
+        for value, new, sharding in zip(values, moved, shardings, strict=True)
     ]
+
+
+def _nearby(value: Any, sharding: Any) -> Any:
+    """Returns all of a value that other processes hold, too, if it is to come here."""
+    if value.is_fully_addressable or not sharding.is_fully_addressable:
+        return value
+    if value.is_fully_replicated:
+        return value.addressable_data(0)
+    return multihost_utils.process_allgather(value, tiled=True)
 
 
 def devices() -> dict[str, Any]:
@@ -97,12 +108,14 @@ def _copy(value: Any, walk: Any) -> Any:
 
 
 def _copy_alone(value: Any) -> Any:
-    """Copies what looks like an array: one under a trace, or random keys."""
+    """Copies any kind of array: traced, random keys, with shards elsewhere."""
     if isinstance(value, jax.core.Tracer):
         return value
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         data = _copy_alone(jax.random.key_data(value))
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value))
+    if not value.is_fully_addressable:  # Each process copies its shards.
+        return jax.jit(jnp.copy, out_shardings=value.sharding)(value)
     return _duplicates([value])[0]
 
 

@@ -23,12 +23,17 @@ class Replicas(Protocol):
         distribution: A Keras distribution that lays the copy out, or None.
         steps: A class that is put before the model's own class. Its methods run
             each batch on all devices.
+        near: The name of a device of this process, for a gathered copy.
     """
 
     devices: tuple[str, ...]
+    near: str
     place: Any
     distribution: Any
     steps: type
+
+    def agree(self, model: Any) -> None:
+        """Refuses a model that is not the same in every process."""
 
     def adopt(self, model: Any) -> None:
         """Prepares the placed copy, whose class has `steps` in front by now."""
@@ -38,6 +43,12 @@ class Replicas(Protocol):
 
     def describe(self) -> str:
         """Says in a few words what runs the batches."""
+
+    def is_writer(self) -> bool:
+        """Tells whether this is the process that writes files."""
+
+    def wait(self) -> None:
+        """Waits for all processes to come here."""
 
 
 class Engine(Protocol):

@@ -18,7 +18,10 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
+
+from ._agreement import check_agreement, digest
 
 
 def default_devices() -> list[str]:
@@ -60,10 +63,20 @@ class MeshReplicas:
 
     def __init__(self, names: list[str], devices: list[Any]) -> None:
         self.devices = tuple(names)
+        mine = [d.process_index == jax.process_index() for d in devices]
+        self.near = names[mine.index(True)] if any(mine) else names[0]
         self.steps = ShardedSteps
         mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
         self.distribution = _Rows(device_mesh=mesh, auto_shard_dataset=False)
         self._whole = NamedSharding(mesh.backend_mesh, PartitionSpec())
+
+    def agree(self, model: Any) -> None:
+        """Compares the digests of all processes."""
+        if jax.process_count() > 1:
+            mine = np.frombuffer(digest(model), np.uint8)
+            every = multihost_utils.process_allgather(mine)
+            digests = [row.tobytes() for row in np.asarray(every)]
+            check_agreement(model, digests, jax.process_index())
 
     def adopt(self, model: Any) -> None:
         """Nothing to do: the copy is laid out already."""
@@ -77,6 +90,15 @@ class MeshReplicas:
         processes = jax.process_count()
         suffix = f" of {processes} processes" if processes > 1 else ""
         return f"jax.sharding over {len(self.devices)} device(s){suffix}"
+
+    def is_writer(self) -> bool:
+        """The first process writes."""
+        return jax.process_index() == 0
+
+    def wait(self) -> None:
+        """Meets the other processes."""
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("regraft")
 
     def spread(self, data: Any) -> Any:
         """Lays a batch out over the mesh."""
