@@ -13,11 +13,16 @@ PUBLIC = [
     "GlobalReferenceWarning",
     "Proof",
     "RegraftError",
+    "Replicated",
+    "SingleDeviceWarning",
     "UsageError",
     "clone",
     "clone_model",
     "diff",
+    "gather",
+    "multi_gpu_model",
     "register_copier",
+    "replicate",
     "verify",
 ]
 

@@ -13,6 +13,7 @@ data, takes its own rows of every batch, and ends with the same weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -122,6 +123,21 @@ class MeshReplicas:
         return jax.jit(lambda tree: tree, out_shardings=self._whole)(results)
 
 
+def _as_they_are(iterator: Any) -> Iterator[Any]:
+    """Lets Keras look at a batch without spreading it, for it may be sparse."""
+    batches = iter(iterator)
+    distribution = keras.distribution.distribution()
+    while True:
+        keras.distribution.set_distribution(None)
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        finally:
+            keras.distribution.set_distribution(distribution)
+        yield batch
+
+
 class ShardedSteps:
     """Runs each step of a Keras JAX trainer on batches that lie on a mesh."""
 
@@ -132,9 +148,10 @@ class ShardedSteps:
         with self.replicas.distribution.scope():
             return super().compile(*args, **kwargs)  # type: ignore[misc]
 
-    def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
+        batches = None if iterator is None else _as_they_are(iterator)
         with self.replicas.distribution.scope():
-            return super()._symbolic_build(*args, **kwargs)  # type: ignore[misc]
+            return super()._symbolic_build(batches, data_batch)  # type: ignore[misc]
 
     def make_train_function(self: Any, force: bool = False) -> Any:
         """Tells the compiler that state stays on every device."""
