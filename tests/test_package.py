@@ -11,6 +11,7 @@ PUBLIC = [
     "Difference",
     "DifferenceError",
     "GlobalReferenceWarning",
+    "OutOfMemoryError",
     "Proof",
     "RegraftError",
     "Replicated",

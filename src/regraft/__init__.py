@@ -6,6 +6,7 @@ from ._copiers import register_copier as register_copier
 from ._errors import CopyError as CopyError
 from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
+from ._errors import OutOfMemoryError as OutOfMemoryError
 from ._errors import RegraftError as RegraftError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
@@ -23,6 +24,7 @@ __all__ = [
     "Difference",
     "DifferenceError",
     "GlobalReferenceWarning",
+    "OutOfMemoryError",
     "Proof",
     "RegraftError",
     "Replicated",

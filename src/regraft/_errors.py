@@ -5,6 +5,7 @@ RegraftError
 ├── UsageError (ValueError)          an argument is wrong
 │   └── UsageTypeError (TypeError)   an argument has the wrong type
 ├── CopyError (TypeError)            an object cannot be copied faithfully
+├── OutOfMemoryError (MemoryError)   a device has no room for a copy
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
@@ -31,6 +32,10 @@ class UsageTypeError(UsageError, TypeError):
 
 class CopyError(RegraftError, TypeError):
     """An object inside the model cannot be copied faithfully."""
+
+
+class OutOfMemoryError(RegraftError, MemoryError):
+    """A device has no memory left for a copy."""
 
 
 class DifferenceError(RegraftError, AssertionError):

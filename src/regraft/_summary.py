@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -45,11 +44,14 @@ class Placement:
         variables = [*model.variables, *(optimizer.variables if optimizer else ())]
         rows = []
         for variable in variables:
-            shape = tuple(variable.shape)
-            dtype = _keras.standard_dtype(variable)
-            size = int(np.prod(shape, dtype=np.int64)) * _keras.item_size(dtype)
-            devices = tuple(replicas.homes(variable))
-            rows.append(Placed(variable.path, shape, dtype, size, devices))
+            row = Placed(
+                variable.path,
+                tuple(variable.shape),
+                _keras.standard_dtype(variable),
+                _keras.size_in_bytes(variable),
+                tuple(replicas.homes(variable)),
+            )
+            rows.append(row)
         return cls(replicas.describe(), replicas.devices, tuple(rows))
 
     def __rich__(self) -> Table:

@@ -26,6 +26,7 @@ from typing import Any
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
+from ._errors import OutOfMemoryError, explain
 from ._makers import Maker, choose_maker
 from ._parts import path_between
 
@@ -307,13 +308,33 @@ class Walk:
         pairs = [pair for pair in pairs if pair[2] is not None]
         layouts = self.rules.layouts(self)
         found = None if layouts is None else [layouts[id(old)] for old, _, _ in pairs]
-        copies = self.backend.copy_values([v for _, _, v in pairs], self, found)
-        for (old, new, _), value in zip(pairs, copies, strict=True):
-            _keras.set_raw_value(new, value)
-            if layouts is not None or self.rules.device is not None:
-                _keras.set_layout(new, None if layouts is None else layouts[id(old)])
-        for fill, new, value in self._allocations:
-            fill(new, value)
+        try:
+            copies = self.backend.copy_values([v for _, _, v in pairs], self, found)
+            for (old, new, _), value in zip(pairs, copies, strict=True):
+                _keras.set_raw_value(new, value)
+                if layouts is not None or self.rules.device is not None:
+                    layout = None if layouts is None else layouts[id(old)]
+                    _keras.set_layout(new, layout)
+            for fill, new, value in self._allocations:
+                fill(new, value)
+        except Exception as error:
+            if self.backend.is_out_of_memory(error):
+                raise self._no_room(error) from error
+            raise
+
+    def _no_room(self, error: Exception) -> OutOfMemoryError:
+        sizes = [_keras.size_in_bytes(old) for old, _ in self.variables]
+        place = "where the original lies" if self.rules.device is None else "there"
+        return OutOfMemoryError(
+            explain(
+                "A device has no memory left for the copy.",
+                where=self.path_of(self.root),
+                expected=f"{sum(sizes):,} bytes, {place}",
+                received=str(error).strip().partition("\n")[0][:200],
+                fix="free memory, choose another device with `device=`, or lay the "
+                "copy out over several with `distribution=`",
+            )
+        )
 
     def release(self) -> None:
         """Lets go of everything at once: shells are full of reference cycles."""

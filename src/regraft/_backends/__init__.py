@@ -59,6 +59,9 @@ class Framework(Protocol):
         None for any other object, which is compared attribute by attribute.
         """
 
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Tells whether an error says that a device has no memory left."""
+
     def release(self, values: list[Any]) -> None:
         """Frees buffers at once, after a copy failed half-way."""
 

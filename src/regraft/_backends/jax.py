@@ -168,6 +168,13 @@ def contents(obj: Any) -> Any:
     return [type(obj)] if type(obj).__module__ == "flax.ids" else None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """XLA says so by a status in the text of its error."""
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return "RESOURCE_EXHAUSTED" in str(error)
+    return isinstance(error, MemoryError)
+
+
 def release(values: list[Any]) -> None:
     """Deletes the buffers of arrays that nobody will use."""
     for value in values:

@@ -319,6 +319,11 @@ def _operations(function: Any) -> list[tuple[str, str]]:
     return [(op.type, op.name) for op in function.graph.get_operations()]
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """TensorFlow has an error for it."""
+    return isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
+
+
 def release(values: list[Any]) -> None:
     """Nothing to do: a variable's memory goes with its last reference."""
 

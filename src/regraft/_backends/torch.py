@@ -146,6 +146,13 @@ def contents(obj: Any) -> Any:
     return None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """The allocators of GPUs have an error of their own, that of the CPU a text."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
 def release(values: list[Any]) -> None:
     """Drops the storage of tensors that nobody will use."""
     for value in values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -96,6 +97,7 @@ def standard_dtype(variable: Any) -> str:
     return str(keras.backend.standardize_dtype(variable.dtype))
 
 
-def item_size(dtype: str) -> int:
-    """Returns the number of bytes that one number of a type takes."""
-    return -(-dtype_size(dtype) // 8)
+def size_in_bytes(variable: Any) -> int:
+    """Returns the number of bytes that a variable's value takes."""
+    bits = dtype_size(standard_dtype(variable))
+    return -(-math.prod(variable.shape) * bits // 8)
