@@ -64,9 +64,18 @@ print("went on")
 DIFFER = (
     START
     + """
-keras.utils.set_random_seed(rank)
 build, x, y = BUILDERS["sequential"]
-regraft.replicate(build())
+keras.utils.set_random_seed(rank)
+try:
+    regraft.replicate(build())
+except regraft.UsageError as error:
+    print(error)
+keras.utils.set_random_seed(0)
+many = regraft.replicate(build())
+try:
+    many.fit(x[rank:], y[rank:], verbose=0, shuffle=False)
+except regraft.UsageError as error:
+    print(error)
 """
 )
 
@@ -110,12 +119,13 @@ def test_a_process_that_dies_ends_the_other_one(tmp_path):
     keras.models.load_model(tmp_path / "last.keras")  # It is whole.
 
 
-def test_processes_with_different_models_are_told(tmp_path):
+def test_processes_with_different_models_or_data_are_told(tmp_path):
     for rank, (status, output, _) in enumerate(start(DIFFER, tmp_path)):
-        assert status != 0
+        assert status == 0, output[-3000:]
         assert "The processes were given different models." in output
-        assert f"where: sequential, in process {rank} of 2" in output
-        assert "received: others than in process 0, in process 1" in output
+        assert "The processes were given different batches." in output
+        assert output.count(f"where: sequential, rank {rank} of 2") == 2
+        assert output.count("received: others than on rank 0, on rank 1") == 2
 
 
 def test_one_process_needs_no_agreement():

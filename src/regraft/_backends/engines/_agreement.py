@@ -1,9 +1,9 @@
-"""Processes that train one model together must begin with the same one."""
+"""Processes that train one model together must have the same model and data."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -12,7 +12,7 @@ import numpy as np
 from ..._errors import UsageError, explain
 
 
-def digest(model: Any) -> bytes:
+def digest_of_model(model: Any) -> bytes:
     """Returns 32 bytes that stand for all names, shapes and values of a model."""
     optimizer = getattr(model, "optimizer", None)
     found = hashlib.sha256()
@@ -23,25 +23,59 @@ def digest(model: Any) -> bytes:
     return found.digest()
 
 
-def check_agreement(model: Any, digests: Sequence[bytes], process: int) -> None:
+def digest_of_batch(arrays: Iterable[Any]) -> bytes:
+    """Returns 32 bytes that stand for the shapes and values of arrays."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.shape} {array.dtype}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.digest()
+
+
+def check_models(model: Any, digests: Sequence[bytes], rank: int) -> None:
     """Raises an error if the model of some process is another.
 
     Args:
         model: The model of this process.
         digests: The digests of all processes, in the order of their ranks.
-        process: The rank of this process.
+        rank: The rank of this process.
     """
-    others = [i for i, other in enumerate(digests) if other != digests[0]]
-    if not others:
-        return
-    ranks = ", ".join(map(str, others))
-    raise UsageError(
-        explain(
-            "The processes were given different models.",
-            where=f"{model.name}, in process {process} of {len(digests)}",
-            expected="the same variables with the same values in every process",
-            received=f"others than in process 0, in process {ranks}",
-            fix="build the model with the same seed everywhere "
-            "(`keras.utils.set_random_seed`), or load the same file",
+    others = _others(digests)
+    if others:
+        raise UsageError(
+            explain(
+                "The processes were given different models.",
+                where=f"{model.name}, rank {rank} of {len(digests)}",
+                expected="the same variables with the same values in every process",
+                received=f"others than on rank 0, on rank {others}",
+                fix="build the model with the same seed everywhere "
+                "(`keras.utils.set_random_seed`), or load the same file",
+            )
         )
-    )
+
+
+def check_batches(name: str, digests: Sequence[bytes], rank: int) -> None:
+    """Raises an error if the batch of some process is another.
+
+    Args:
+        name: The name of the model.
+        digests: The digests of all processes, in the order of their ranks.
+        rank: The rank of this process.
+    """
+    others = _others(digests)
+    if others:
+        raise UsageError(
+            explain(
+                "The processes were given different batches.",
+                where=f"{name}, rank {rank} of {len(digests)}",
+                expected="the same rows in the same order in every process",
+                received=f"others than on rank 0, on rank {others}",
+                fix="pass the whole data everywhere: each process takes its rows by "
+                "itself; shuffle with the same seed (`keras.utils.set_random_seed`) "
+                "or pass `shuffle=False`",
+            )
+        )
+
+
+def _others(digests: Sequence[bytes]) -> str:
+    return ", ".join(str(i) for i, other in enumerate(digests) if other != digests[0])

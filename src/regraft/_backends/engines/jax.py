@@ -22,7 +22,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ._agreement import check_agreement, digest
+from ._agreement import (
+    check_batches,
+    check_models,
+    digest_of_batch,
+    digest_of_model,
+)
 
 
 def default_devices() -> list[str]:
@@ -74,10 +79,8 @@ class MeshReplicas:
     def agree(self, model: Any) -> None:
         """Compares the digests of all processes."""
         if jax.process_count() > 1:
-            mine = np.frombuffer(digest(model), np.uint8)
-            every = multihost_utils.process_allgather(mine)
-            digests = [row.tobytes() for row in np.asarray(every)]
-            check_agreement(model, digests, jax.process_index())
+            digests = _of_all_processes(digest_of_model(model))
+            check_models(model, digests, jax.process_index())
 
     def adopt(self, model: Any) -> None:
         """Nothing to do: the copy is laid out already."""
@@ -101,12 +104,16 @@ class MeshReplicas:
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("regraft")
 
-    def spread(self, data: Any) -> Any:
-        """Lays a batch out over the mesh."""
+    def spread(self, data: Any, name: str) -> Any:
+        """Lays a batch of the model with the given name out over the mesh."""
+        if jax.process_count() > 1:
+            arrays = filter(_is_array, keras.tree.flatten(data))
+            digests = _of_all_processes(digest_of_batch(map(np.asarray, arrays)))
+            check_batches(name, digests, jax.process_index())
         return keras.tree.map_structure(self._spread_leaf, data)
 
     def _spread_leaf(self, leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray | jax.Array):
+        if not _is_array(leaf):
             return leaf
         sharding = self.distribution.get_data_layout(leaf.shape).backend_layout
         if jax.process_count() == 1:
@@ -121,6 +128,15 @@ class MeshReplicas:
         if jax.process_count() == 1:
             return results
         return jax.jit(lambda tree: tree, out_shardings=self._whole)(results)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
+
+
+def _of_all_processes(digest: bytes) -> list[bytes]:
+    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    return [row.tobytes() for row in np.asarray(found)]
 
 
 def _as_they_are(iterator: Any) -> Iterator[Any]:
@@ -169,11 +185,11 @@ class ShardedSteps:
             return super().make_predict_function(force)  # type: ignore[misc]
 
     def _make_function(self: Any, step: Any, *args: Any, **kwargs: Any) -> Any:
-        replicas = self.replicas
+        replicas, name = self.replicas, self.name
 
         def spread_step(state: Any, data: Any) -> Any:
             with replicas.distribution.scope():
-                results, state = step(state, replicas.spread(data))
+                results, state = step(state, replicas.spread(data, name))
                 return replicas.unite(results), state
 
         return super()._make_function(spread_step, *args, **kwargs)  # type: ignore[misc]
