@@ -10,10 +10,15 @@ from ._errors import OutOfMemoryError as OutOfMemoryError
 from ._errors import RegraftError as RegraftError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
+from ._graph import Graph as Graph
+from ._graph import Node as Node
+from ._graph import Ref as Ref
+from ._graph import graph as graph
 from ._multi_gpu import multi_gpu_model as multi_gpu_model
 from ._replicate import Replicated as Replicated
 from ._replicate import gather as gather
 from ._replicate import replicate as replicate
+from ._select import Selection as Selection
 from ._values import Difference as Difference
 from ._verify import Proof as Proof
 from ._verify import diff as diff
@@ -24,16 +29,21 @@ __all__ = [
     "Difference",
     "DifferenceError",
     "GlobalReferenceWarning",
+    "Graph",
+    "Node",
     "OutOfMemoryError",
     "Proof",
+    "Ref",
     "RegraftError",
     "Replicated",
+    "Selection",
     "SingleDeviceWarning",
     "UsageError",
     "clone",
     "clone_model",
     "diff",
     "gather",
+    "graph",
     "multi_gpu_model",
     "register_copier",
     "replicate",

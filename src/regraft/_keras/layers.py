@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from keras.src.layers.layer import Layer
@@ -185,3 +186,10 @@ def seen_as(model: Any, kind: type) -> Any:
 def behind(view: Any) -> Any:
     """Returns the model that `seen_as` was given: `build` is bound to it."""
     return vars(view)["build"].__wrapped__.__self__
+
+
+def count_parameters(operation: Any) -> int:
+    """Returns how many numbers the weights of a layer have; 0 for an operation."""
+    if not isinstance(operation, Layer):
+        return 0
+    return sum(math.prod(weight.shape) for weight in operation.weights)
