@@ -24,7 +24,9 @@ class Counting(layers.Layer):
     def call(self, x, training=False):
         if training:
             self.count.assign_add(1.0)
-        return x * self.scale + ops.cast(self.count, x.dtype)
+        # What a model of another policy passes in has a type of its own.
+        scale, count = (ops.cast(v, x.dtype) for v in (self.scale, self.count))
+        return x * scale + count
 
 
 @register
@@ -130,7 +132,10 @@ class Gate(layers.Layer):
         self.scale = self.add_weight(shape=(x_shape[-1],), name="scale")
 
     def call(self, x, gate=None):
-        return x * self.scale if gate is None else x * ops.tanh(gate * self.scale)
+        scale = ops.cast(self.scale, x.dtype)
+        if gate is None:
+            return x * scale
+        return x * ops.tanh(ops.cast(gate, x.dtype) * scale)
 
 
 class Tied(layers.Layer):
@@ -143,6 +148,7 @@ class Tied(layers.Layer):
         self.source = source
 
     def call(self, x):
+        x = ops.convert_to_tensor(x, sparse=False)  # TensorFlow: rank 2 only.
         if isinstance(self.source, layers.Layer):
             return ops.matmul(x, ops.transpose(self.source.kernel))
         return ops.matmul(x, self.source)
