@@ -7,6 +7,7 @@ from ._errors import CopyError as CopyError
 from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import RegraftError as RegraftError
+from ._errors import ReplicaError as ReplicaError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
 from ._replicate import Replicated as Replicated
@@ -24,6 +25,7 @@ __all__ = [
     "GlobalReferenceWarning",
     "Proof",
     "RegraftError",
+    "ReplicaError",
     "Replicated",
     "SingleDeviceWarning",
     "UsageError",

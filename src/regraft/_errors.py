@@ -5,6 +5,7 @@ RegraftError
 ├── UsageError (ValueError)          an argument is wrong
 │   └── UsageTypeError (TypeError)   an argument has the wrong type
 ├── CopyError (TypeError)            an object cannot be copied faithfully
+├── ReplicaError (RuntimeError)      a step on many devices cannot be finished
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
@@ -31,6 +32,10 @@ class UsageTypeError(UsageError, TypeError):
 
 class CopyError(RegraftError, TypeError):
     """An object inside the model cannot be copied faithfully."""
+
+
+class ReplicaError(RegraftError, RuntimeError):
+    """A step of a replicated model failed on a device, or in a process."""
 
 
 class DifferenceError(RegraftError, AssertionError):

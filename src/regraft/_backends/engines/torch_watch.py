@@ -1,0 +1,54 @@
+"""Layers that keep tensors of a call in plain attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..._errors import ReplicaError, explain
+
+
+class AttributeWatch:
+    """Refuses layers whose attributes would mix the tensors of several replicas.
+
+    All replicas run the same layers. A tensor that `call` writes to an attribute
+    would be overwritten by the next replica while the first still reads it, and
+    afterwards be that of the last replica's rows.
+
+    Args:
+        model: The model, which has not been called yet.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._layers = model._flatten_layers()
+        self._before = [_tensors(layer) for layer in self._layers]
+
+    def check(self) -> None:
+        """Looks whether a layer has got a tensor by now."""
+        for layer, before in zip(self._layers, self._before, strict=True):
+            for name, ids in _tensors(layer).items():
+                if ids != before.get(name):
+                    raise ReplicaError(
+                        explain(
+                            "A layer keeps a tensor of its call in an attribute.",
+                            where=f"{layer.name}.{name}",
+                            expected="tensors that are passed and returned: all "
+                            "replicas run the one layer",
+                            received=f"another tensor in `{name}` after `call` began",
+                            fix="return the tensor, or hold it in a variable",
+                        )
+                    )
+
+
+def _tensors(layer: Any) -> dict[str, list[int]]:
+    """Returns the ids of the tensors in each attribute."""
+    found = {}
+    for name, value in vars(layer).items():
+        items = value.values() if isinstance(value, dict) else value
+        if not isinstance(value, dict | list | tuple):
+            items = (value,)
+        ids = [id(item) for item in items if isinstance(item, torch.Tensor)]
+        if ids:
+            found[name] = ids
+    return found
