@@ -124,7 +124,7 @@ class SplitSteps:
 
     replicas: Any
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model on every replica."""
         plain = super().call  # type: ignore[misc]
