@@ -45,12 +45,22 @@ class Replicated:
         return Placement.of(self.template, self.replicas)
 
     def save(self, *args: Any, **kwargs: Any) -> Any:
-        """Writes a file that plain Keras loads on one device."""
-        return self.template.save(*args, **kwargs)
+        """Writes a file that plain Keras loads on one device.
+
+        Of several processes, the first one writes it.
+        """
+        template = self.template
+        return self.replicas.write(lambda: template.save(*args, **kwargs))
+
+    def save_weights(self, *args: Any, **kwargs: Any) -> Any:
+        """Writes a file of weights that plain Keras loads; see `save`."""
+        template = self.template
+        return self.replicas.write(lambda: template.save_weights(*args, **kwargs))
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Exports an ordinary copy that lies on one device."""
-        return gather(self).export(*args, **kwargs)
+        """Exports an ordinary copy that lies on one device; see `save`."""
+        plain = gather(self)
+        return self.replicas.write(lambda: plain.export(*args, **kwargs))
 
 
 def replicate(
@@ -110,7 +120,7 @@ def replicate(
         copy, type(kind.__name__, bases, {**own, "replicas": replicas})
     )
     replicas.adopt(many)
-    if len(names) == 1:
+    if len(replicas.devices) == 1:
         _warn_of_one(model, names[0], replicas)
     return many
 

@@ -13,11 +13,13 @@ data, takes its own rows of every batch, and ends with the same weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 
@@ -71,6 +73,14 @@ class MeshReplicas:
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices of the shards of a variable's value."""
         return [_name(d) for d in variable.value.sharding._device_assignment]
+
+    def write(self, write: Callable[[], Any]) -> Any:
+        """Lets the first process write, while the others wait."""
+        try:
+            return write() if jax.process_index() == 0 else None
+        finally:
+            if jax.process_count() > 1:
+                multihost_utils.sync_global_devices("regraft.write")
 
     def describe(self) -> str:
         """Says how many devices and processes there are."""

@@ -1,45 +1,29 @@
-"""torch: replicas on several devices of one process.
+"""torch: several devices of one process, or one device in each of several processes.
 
-What happens to a batch: its rows are cut into shares, one for each replica (7 rows
-over 3 replicas are 2, 2 and 3; a batch smaller than that goes to fewer). Every replica
-runs the model's `call` on its share and on its device; weights are copied there, and
-gradients come back, as autograd does with any copy. The outputs are joined on the
-`merge` device, so that losses, metrics and a `train_step` see the whole batch.
-
-- Batch normalization, and whatever asks `keras.ops.moments` for statistics over the
-  rows, gets those of the whole batch. A layer that computes such statistics by itself
-  sees the rows of its replica.
-- Random streams draw other numbers on every replica, reproducibly; replica 0 draws
-  those that one device draws.
-- State that layers assign, and losses that they add, are united: see `torch_share`.
-  A loss is taken for a mean over rows, as Keras's activity regularizers are.
-
-One replica alone is the plain model.
+`torch_local` and `torch_processes` say what happens to a batch. Which of them runs a
+model is decided by how the program was started: under `torchrun`, or with
+`torch.distributed` initialised for more than one process, it is the latter.
 """
 
 from __future__ import annotations
 
-import weakref
-from functools import partial
 from typing import Any
-
-import keras
-import torch
-from keras.src.backend.common.stateless_scope import in_stateless_scope
-from keras.src.backend.torch.core import get_device
 
 from ..._errors import UsageError, explain
 from ..torch import devices as known_devices
-from . import torch_rows, torch_statistics
-from .torch_share import Finished, Share, Total
-from .torch_turns import take_turns
-from .torch_watch import AttributeWatch
+from . import torch_collectives, torch_local, torch_processes
 
 
 def default_devices() -> list[str]:
-    """Returns all accelerators, or the CPU if there is none."""
+    """Returns all accelerators, or the CPU if there is none.
+
+    Of several processes, each has the accelerator of its number on the machine.
+    """
     names = list(known_devices())
-    return names[1:] or names
+    accelerators = names[1:]
+    if torch_collectives.are_several() and accelerators:
+        return [accelerators[torch_collectives.local_rank() % len(accelerators)]]
+    return accelerators or names
 
 
 def repeats() -> bool:
@@ -49,147 +33,19 @@ def repeats() -> bool:
 
 def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
-) -> LocalReplicas:
-    """Plans for replicas in this process."""
-    return LocalReplicas(names, devices, merge, home)
-
-
-class LocalReplicas:
-    """Replicas that one process runs."""
-
-    distribution = None
-
-    def __init__(
-        self, names: list[str], devices: list[Any], merge: Any, home: Any
-    ) -> None:
-        self.devices = tuple(names)
-        self.place = devices[0] if home is None else home
-        self.steps = PlainSteps if len(devices) == 1 else SplitSteps
-        self._devices = devices
-        self._merge = merge
-        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
-        if len(devices) > 1:
-            torch_statistics.install()
-
-    def adopt(self, model: Any) -> None:
-        """Refuses layers that one process cannot run as several replicas."""
-        if len(self._devices) > 1:
-            refuse_recomputation(model)
-            _refuse_modules(model, {*self._devices, self.place})
-
-    def homes(self, variable: Any) -> list[str]:
-        """Returns the device between steps."""
-        return [name_of(variable.value.device)]
-
-    def describe(self) -> str:
-        """Says how many replicas there are."""
-        return f"torch in one process, {len(self.devices)} replica(s)"
-
-    def call(self, model: Any, plain: Any, args: Any, kwargs: Any) -> Any:
-        """Calls a model on a batch, by all replicas.
-
-        Args:
-            model: The model.
-            plain: Its own `call`.
-            args: What `call` is given.
-            kwargs: What else it is given.
-        """
-        batch = torch_rows.batch_size((args, kwargs))
-        if batch < 2:
-            return plain(*args, **kwargs)
-        cuts = torch_rows.shares(batch, len(self._devices))
-        watch = None if model in self._watched else AttributeWatch(model).check
-
-        def run(index: int, total: Total) -> Finished:
-            share = Share(
-                index, cuts[index], batch, self._devices[index], total, watch=watch
+) -> torch_local.LocalReplicas | torch_processes.ProcessReplicas:
+    """Plans for replicas in this process, or for one among several processes."""
+    if not torch_collectives.are_several():
+        return torch_local.LocalReplicas(names, devices, merge, home)
+    if len(devices) != 1 or home not in (None, devices[0]):
+        raise UsageError(
+            explain(
+                "Of several processes, each runs one replica on one device.",
+                where="arguments `devices` and `relocate`",
+                expected="one device, which also keeps the weights",
+                received=f"devices {', '.join(names)}, relocate {home}",
+                fix="name one device or none, and start as many processes as there "
+                "are devices: `torchrun --nproc-per-node`",
             )
-            return share.run(plain, args, kwargs)
-
-        indices = range(len(cuts))
-        names = [f"Replica {i} of {model.name} ({self.devices[i]})" for i in indices]
-        finished = take_turns([partial(run, i) for i in indices], names)
-        self._watched.add(model)
-        leave_behind(model, finished[0])
-        sizes = [rows.stop - rows.start for rows in cuts]
-        return torch_rows.join([f.outputs for f in finished], sizes, self._merge)
-
-
-class PlainSteps:
-    """One device: the model's own steps."""
-
-
-class SplitSteps:
-    """Runs the `call` of a model by replicas, wherever it has concrete inputs."""
-
-    replicas: Any
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Calls the model on every replica."""
-        plain = super().call  # type: ignore[misc]
-        if in_stateless_scope() or str(get_device()) == "meta":
-            return plain(*args, **kwargs)
-        return self.replicas.call(self, plain, args, kwargs)
-
-
-def name_of(device: Any) -> str:
-    """Returns the name of a device, as `replicate` takes it."""
-    return next(
-        name
-        for name, known in known_devices().items()
-        if known.type == device.type and (known.index or 0) == (device.index or 0)
-    )
-
-
-def leave_behind(model: Any, finished: Finished) -> None:
-    """Gives a model the state and losses of a call that replicas made."""
-    with torch.no_grad():
-        for variable, value in finished.state:
-            variable.assign(value)
-    for layer in model._flatten_layers() if finished.losses else ():
-        for own, united in finished.losses:
-            if id(own) in layer._loss_ids:
-                layer._loss_ids.discard(id(own))
-                layer._losses.append(united)
-
-
-def refuse_recomputation(model: Any) -> None:
-    """Refuses layers that run again in the backward pass, out of their replica."""
-    for layer in model._flatten_layers():
-        if layer._remat_mode is not None:
-            raise UsageError(
-                explain(
-                    "A layer that is computed anew for gradients cannot be replicated.",
-                    where=f"{layer.name} ({type(layer).__name__})",
-                    expected="layers made outside of a `keras.RematScope`",
-                    received="a layer with rematerialization",
-                    fix="make the layer without it, or replicate the model on JAX",
-                )
-            )
-
-
-def _refuse_modules(model: Any, places: set[Any]) -> None:
-    """Refuses modules of torch whose tensors Keras does not hand out."""
-    for layer in model._flatten_layers():
-        for module in _foreign_modules(layer):
-            has_state = any(True for _ in module.buffers())
-            has_weights = any(True for _ in module.parameters())
-            if has_state or (has_weights and len(places) > 1):
-                raise UsageError(
-                    explain(
-                        "A module of torch has tensors of its own.",
-                        where=f"{layer.name} ({type(module).__name__})",
-                        expected="layers of Keras, or modules without buffers on one "
-                        "device",
-                        received="buffers" if has_state else "weights on one device",
-                        fix="write the module as a layer of Keras, or run one process "
-                        "for each device with `torchrun`",
-                    )
-                )
-
-
-def _foreign_modules(layer: Any) -> list[Any]:
-    """Returns modules in a layer that are not Keras's."""
-    kinds = (keras.layers.Layer, torch.nn.ParameterDict)
-    return [m for m in layer._modules.values() if not isinstance(m, kinds)]
+        )
+    return torch_processes.ProcessReplicas(devices[0])

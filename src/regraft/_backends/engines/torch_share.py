@@ -54,6 +54,7 @@ class Share:
         batch: The number of rows of the batch.
         device: The device that it runs on.
         total: How it meets the other replicas.
+        streams: Where to note the ids of the states of random streams.
         is_idle: Whether there are more replicas than rows, and this one has none:
             it runs a row to keep step with the others, and the row counts nothing.
         watch: Called whenever other replicas may run, and at the end.
@@ -66,6 +67,7 @@ class Share:
         batch: int,
         device: Any,
         total: Total,
+        streams: set[int],
         *,
         is_idle: bool = False,
         watch: Callable[[], None] | None = None,
@@ -76,7 +78,7 @@ class Share:
         self.device = device
         self.is_idle = is_idle
         self.weight = 0.0 if is_idle else (rows.stop - rows.start) / batch
-        self.streams: set[int] = set()  # Ids of the states of random streams.
+        self.streams = streams
         self._total = total
         self._watch = watch or (lambda: None)
 

@@ -1,10 +1,8 @@
-"""Statistics of the whole batch, and random numbers of each replica's own.
+"""Statistics of the whole batch, for layers that see a replica's rows.
 
-Keras's layers see only the rows of their replica. What has to do with other rows
-passes through a few functions of Keras: `moments` over the axis of rows (and the
-sums that batch normalization takes under a mask) is summed over all replicas, and
-the seeds that a random stream hands out differ by replica. Outside of a replica's
-run these functions are what they were.
+They pass through a few functions of Keras: `moments` over the axis of rows, and the
+sums that batch normalization takes under a mask, are summed over all replicas. Outside
+of a replica's run these functions are what they were.
 """
 
 from __future__ import annotations
@@ -23,9 +21,6 @@ from keras.src.backend.torch.core import convert_to_tensor
 
 _here = threading.local()
 
-# An odd number without a pattern: seeds of replicas are far from each other.
-_STRIDE = 0x9E3779B9
-
 
 @contextmanager
 def acting_as(share: Any) -> Iterator[None]:
@@ -37,7 +32,8 @@ def acting_as(share: Any) -> Iterator[None]:
         _here.share = None
 
 
-def _share() -> Any:
+def running() -> Any:
+    """Returns the share that this thread runs, or None."""
     return getattr(_here, "share", None)
 
 
@@ -46,12 +42,8 @@ def install() -> None:
     """Lets Keras ask for the replica that is running, from now on."""
     nn.moments = _over_replicas(nn.moments)
     numpy.sum = _summed_under_mask(numpy.sum)
-    normalization, generator = (
-        keras.layers.BatchNormalization,
-        keras.random.SeedGenerator,
-    )
-    normalization._moments = _marking_masks(normalization._moments)
-    generator.next = _own_numbers(generator.next)
+    norm = keras.layers.BatchNormalization
+    norm._moments = _marking_masks(norm._moments)
 
 
 def _over_replicas(plain: Any) -> Any:
@@ -59,7 +51,7 @@ def _over_replicas(plain: Any) -> Any:
     def moments(
         x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
     ) -> Any:
-        share = _share()
+        share = running()
         if share is None:
             return plain(x, axes, keepdims, synchronized=synchronized)
         x = convert_to_tensor(x)
@@ -97,7 +89,7 @@ def _positive(axes: Any, ndim: int) -> list[int]:
 def _marking_masks(plain: Any) -> Any:
     @wraps(plain)
     def _moments(layer: Any, inputs: Any, mask: Any) -> Any:
-        if mask is None or _share() is None:
+        if mask is None or running() is None:
             return plain(layer, inputs, mask)
         _here.sums = True
         try:
@@ -113,22 +105,7 @@ def _summed_under_mask(plain: Any) -> Any:
     def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         result = plain(x, axis, keepdims)
         if getattr(_here, "sums", False) and 0 in _positive(axis, x.ndim):
-            [result] = _share().total("sums under a mask", [result])
+            [result] = running().total("sums under a mask", [result])
         return result
 
     return sum
-
-
-def _own_numbers(plain: Any) -> Any:
-    @wraps(plain)
-    def next(generator: Any, ordered: bool = True) -> Any:
-        seed = plain(generator, ordered)
-        share = _share()
-        if share is None:
-            return seed
-        share.streams.add(id(generator.state))
-        if share.index == 0:
-            return seed
-        return (seed.to(torch.int64) + share.index * _STRIDE).to(seed.dtype)
-
-    return next

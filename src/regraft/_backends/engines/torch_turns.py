@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import global_seed_generator
 
 from ..._errors import ReplicaError, explain
 from .torch_share import Total
@@ -145,8 +144,6 @@ class _Surroundings:
     _KINDS = ("cpu", "cuda")
 
     def __init__(self) -> None:
-        # Without one, each thread would make a generator of its own.
-        global_seed_generator()
         self._keras = [vars(tracker).copy() for tracker in self._trackers()]
         self._grad = torch.is_grad_enabled()
         self._inference = torch.is_inference_mode_enabled()
