@@ -9,13 +9,17 @@ from keras import layers, ops
 
 import regraft
 
-from .models import IMAGES, KINDS, TABLE, TOKENS, VALUES, compiled
+from .models import BUILDERS, IMAGES, KINDS, TABLE, TOKENS, VALUES, compiled
 from .test_training import FLOAT32, assert_close, assert_equal, numbers, train
 
 if keras.backend.backend() != "torch":
     pytest.skip("the torch engine", allow_module_level=True)
 
 import torch
+
+from regraft._backends.engines.torch_local import refuse_modules
+from regraft._backends.engines.torch_share import Share
+from regraft._backends.engines.torch_watch import AttributeWatch
 
 
 def on(count):
@@ -221,6 +225,31 @@ def test_relocate_says_where_weights_are_kept():
     assert many.replicas.describe() == "torch in one process, 2 replica(s)"
 
 
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_replica_computes_on_its_device_alone(name):
+    """A device without values takes part in nothing but what is brought to it."""
+    build, x, _ = BUILDERS[name]
+    model, meta = build(), torch.device("meta")
+    x = keras.tree.map_structure(ops.convert_to_tensor, x)
+    share = Share(1, slice(0, 8), 30, meta, lambda what, tensors: tensors, set())
+    finished = share.run(model.call, (x,), {"training": True})
+    for output in keras.tree.flatten(finished.outputs):
+        assert output.device == meta
+        assert output.shape[0] == 8
+
+
+def test_constants_of_layers_are_brought_to_the_device():
+    model = small(layers.Normalization(mean=1.0, variance=2.0))
+    watch = AttributeWatch(model)
+    assert watch.has_constants()
+    assert not AttributeWatch(small()).has_constants()
+    x, meta = ops.convert_to_tensor(TABLE), torch.device("meta")
+    share = Share(
+        1, slice(0, 8), 30, meta, lambda what, t: t, set(), has_constants=True
+    )
+    assert share.run(model.call, (x,), {}).outputs.device == meta
+
+
 # --- what is refused -------------------------------------------------------------
 
 
@@ -371,9 +400,12 @@ def test_modules_of_torch_with_state_are_refused():
     )
     plain = compiled(keras.Model(x, plain(x)))
     assert_trains_as_one(plain, TABLE, VALUES)
+    with pytest.raises(regraft.UsageError, match="weights on one device"):
+        refuse_modules(plain, {torch.device("cpu"), torch.device("meta")})
     norm = keras.layers.TorchModuleWrapper(
         torch.nn.BatchNorm1d(5), output_shape=(None, 5)
     )
     with pytest.raises(regraft.UsageError, match="has tensors of its own") as error:
         regraft.replicate(keras.Model(x, norm(x)), on(2))
     assert "BatchNorm1d" in str(error.value)
+    assert "received: buffers" in str(error.value)

@@ -125,21 +125,57 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
     assert time.monotonic() - start < 120
 
 
-def test_different_models_are_refused_in_every_process(tmp_path):
-    for code, text in ends(start_alone("differ", tmp_path, size=3)):
-        assert code == 1, text
-        assert "UsageError: The processes have different models." in text
-        assert "where: cnn, ranks 1, 2" in text
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused")
+    for code, text in ends(start_alone("refuse", folder)):
+        assert code == 0, text
+    return folder
 
 
-def test_different_batches_are_refused(tmp_path):
-    for code, text in ends(start_alone("shuffle", tmp_path)):
-        assert code == 1, text
-        assert "The processes were given different batches." in text
-        assert "set_random_seed" in text
+@pytest.mark.parametrize(
+    ("task", "texts"),
+    [
+        (
+            "differing_models",
+            (
+                "UsageError: The processes have different models.",
+                "where: cnn, ranks 1",
+                "set_random_seed",
+            ),
+        ),
+        (
+            "differing_batches",
+            ("The processes were given different batches.", "set_random_seed"),
+        ),
+        (
+            "several_devices",
+            (
+                "UsageError: Of several processes, each runs one replica on one",
+                "received: devices cpu:0, cpu:0, relocate None",
+            ),
+        ),
+        ("differing_state", ("The processes do not compute the same things.",)),
+        (
+            "differing_outputs",
+            ("An output of a replicated model has no rows", "differ by process"),
+        ),
+    ],
+)
+def test_what_differs_is_refused_in_every_process(refused, task, texts):
+    for rank in (0, 1):
+        found = (refused / f"{task}-{rank}.txt").read_text()
+        for text in texts:
+            assert text in found
 
 
-def test_each_process_has_one_device(tmp_path):
-    for code, text in ends(start_alone("devices", tmp_path)):
-        assert code == 1, text
-        assert "Of several processes, each runs one replica on one device." in text
+@pytest.mark.parametrize("given", ["soon", "-1", "0"])
+def test_a_wrong_time_to_wait_is_refused(monkeypatch, given):
+    from regraft._backends.engines.torch_collectives import seconds_to_wait
+
+    monkeypatch.setenv("REGRAFT_TIMEOUT", given)
+    with pytest.raises(
+        regraft.UsageError, match="must be a number of seconds"
+    ) as error:
+        seconds_to_wait()
+    assert f"received: {given!r}" in str(error.value)

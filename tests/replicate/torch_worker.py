@@ -81,20 +81,65 @@ def die(folder, rank):
     many.fit(x, y, batch_size=6, epochs=3, shuffle=False, callbacks=[Dying()])
 
 
-def differ(folder, rank):
+class Parting(layers.Layer):
+    """Assigns another variable in each process."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.states = [
+            self.add_weight(shape=(), name=name, trainable=False) for name in "ab"
+        ]
+
+    def call(self, x):
+        self.states[int(os.environ["RANK"])].assign(1.0)
+        return x
+
+
+def differing_models(rank):
     keras.utils.set_random_seed(rank)
     regraft.replicate(models.BUILDERS["cnn"][0]())
 
 
-def shuffle(folder, rank):
+def differing_batches(rank):
     build, x, y = BUILDERS["sequential"]
     many = regraft.replicate(build())
     keras.utils.set_random_seed(rank)
     many.fit(x, y, batch_size=6, verbose=0)
 
 
-def devices(folder, rank):
+def several_devices(rank):
     regraft.replicate(models.BUILDERS["cnn"][0](), ["cpu:0"] * 2)
+
+
+def differing_state(rank):
+    model = keras.Sequential([keras.Input((5,)), Parting()])
+    with keras.device("cpu"):
+        regraft.replicate(model).predict(models.TABLE, verbose=0)
+
+
+def differing_outputs(rank):
+    x = keras.Input((5,))
+    model = keras.Model(x, layers.Lambda(keras.ops.mean, output_shape=())(x))
+    regraft.replicate(model)(models.TABLE)
+
+
+REFUSALS = (
+    differing_models,
+    differing_batches,
+    several_devices,
+    differing_state,
+    differing_outputs,
+)
+
+
+def refuse(folder, rank):
+    for attempt in REFUSALS:
+        keras.utils.set_random_seed(0)
+        try:
+            attempt(rank)
+        except regraft.RegraftError as error:
+            text = f"{type(error).__name__}: {error}"
+            pathlib.Path(f"{folder}/{attempt.__name__}-{rank}.txt").write_text(text)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ class LocalReplicas:
         self._devices = devices
         self._merge = merge
         self._calls = 0
-        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Of models that were called before: whether their layers have constants.
+        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         if len(devices) > 1:
             torch_statistics.install()
             torch_numbers.install()
@@ -88,20 +89,23 @@ class LocalReplicas:
         if batch < 2:
             return plain(*args, **kwargs)
         cuts = torch_rows.shares(batch, len(self._devices))
-        watch = None if model in self._watched else AttributeWatch(model).check
+        watch = None if model in self._known else AttributeWatch(model)
+        has_constants = self._known[model] if watch is None else watch.has_constants()
         indices = range(len(cuts))
         names = [f"Replica {i} of {model.name} ({self.devices[i]})" for i in indices]
         with torch_numbers.global_stream() as streams, ExitStack() as stack:
 
             def run(index: int, total: Total) -> Finished:
+                device = self._devices[index]
                 share = Share(
                     index,
                     cuts[index],
                     batch,
-                    self._devices[index],
+                    device,
                     total,
                     streams,
-                    watch=watch,
+                    has_constants=has_constants and device != self.place,
+                    watch=None if watch is None else watch.check,
                 )
                 return share.run(plain, args, kwargs)
 
@@ -111,7 +115,7 @@ class LocalReplicas:
                     stack.enter_context(numbers)
             self._calls += 1
             finished = take_turns([partial(run, i) for i in indices], names)
-        self._watched.add(model)
+        self._known[model] = has_constants
         leave_behind(model, finished[0])
         sizes = [rows.stop - rows.start for rows in cuts]
         return torch_rows.join([f.outputs for f in finished], sizes, self._merge)

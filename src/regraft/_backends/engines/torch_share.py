@@ -16,6 +16,7 @@ Losses that layers add are averaged, weighted by rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from ..._errors import ReplicaError, explain
 from .torch_rows import cut
 from .torch_statistics import acting_as
+from .torch_watch import ComeHere
 
 # Sums tensors over replicas. The text says what they are: all replicas must agree.
 Total = Callable[[str, list[Any]], list[Any]]
@@ -57,6 +59,8 @@ class Share:
         streams: Where to note the ids of the states of random streams.
         is_idle: Whether there are more replicas than rows, and this one has none:
             it runs a row to keep step with the others, and the row counts nothing.
+        has_constants: Whether layers hold tensors, besides variables, that must be
+            brought to the device.
         watch: Called whenever other replicas may run, and at the end.
     """
 
@@ -70,6 +74,7 @@ class Share:
         streams: set[int],
         *,
         is_idle: bool = False,
+        has_constants: bool = False,
         watch: Callable[[], None] | None = None,
     ) -> None:
         self.index = index
@@ -79,6 +84,7 @@ class Share:
         self.is_idle = is_idle
         self.weight = 0.0 if is_idle else (rows.stop - rows.start) / batch
         self.streams = streams
+        self._bringing = ComeHere(device) if has_constants else nullcontext()
         self._total = total
         self._watch = watch or (lambda: None)
 
@@ -93,7 +99,7 @@ class Share:
         """Calls the model on the rows of this share."""
         scope = _ReplicaScope(self.device)
         args, kwargs = cut((args, kwargs), self.rows, self.batch, self.device)
-        with keras.device(str(self.device)), scope, acting_as(self):
+        with keras.device(str(self.device)), scope, acting_as(self), self._bringing:
             outputs = call(*args, **kwargs)
         self._watch()
         with torch.no_grad():

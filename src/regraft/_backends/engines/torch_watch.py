@@ -1,12 +1,38 @@
-"""Layers that keep tensors of a call in plain attributes."""
+"""Tensors in plain attributes of layers, which no variable holds.
+
+Constants (what `Normalization` has learned) lie on one device and are brought to the
+replica's; tensors of a call are refused.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import keras
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ..._errors import ReplicaError, explain
+
+
+class ComeHere(TorchFunctionMode):
+    """A context in which every operation brings its tensors to one device."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Runs an operation on tensors that are there."""
+        args, kwargs = keras.tree.map_structure(self._bring, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _bring(self, value: Any) -> Any:
+        is_away = isinstance(value, torch.Tensor) and value.device != self._device
+        with torch._C.DisableTorchFunction():
+            return value.to(self._device) if is_away else value
 
 
 class AttributeWatch:
@@ -23,6 +49,10 @@ class AttributeWatch:
     def __init__(self, model: Any) -> None:
         self._layers = model._flatten_layers()
         self._before = [_tensors(layer) for layer in self._layers]
+
+    def has_constants(self) -> bool:
+        """Tells whether layers hold tensors that are not variables."""
+        return any(self._before)
 
     def check(self) -> None:
         """Looks whether a layer has got a tensor by now."""
