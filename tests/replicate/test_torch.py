@@ -383,14 +383,19 @@ def test_layers_that_are_built_by_the_call_are_refused():
     assert many(TABLE, more=True).shape == (30, 2)
 
 
-def test_rematerialization_is_refused():
+def test_layers_that_need_the_whole_batch_are_refused():
     with keras.RematScope(mode="full"):
-        model = small(layers.Dense(4, name="again"))
-    with pytest.raises(
-        regraft.UsageError, match="computed anew for gradients"
-    ) as error:
-        regraft.replicate(model, on(2))
-    assert "where: " in str(error.value)
+        again = small(layers.Dense(4, name="again"))
+    x = keras.Input(batch_shape=(4, 7, 3))
+    state = keras.Model(x, layers.LSTM(2, stateful=True, name="state")(x))
+    for model, where, received in (
+        (again, "where: ", "computed anew for gradients"),
+        (state, "where: state (LSTM)", "keeps a state for each row"),
+    ):
+        with pytest.raises(regraft.UsageError, match="cannot be run by several") as e:
+            regraft.replicate(model, on(2))
+        assert where in str(e.value)
+        assert received in str(e.value)
 
 
 def test_modules_of_torch_with_state_are_refused():

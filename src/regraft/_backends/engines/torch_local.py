@@ -14,7 +14,8 @@ gradients come back, as autograd does with any copy. The outputs are joined on t
 - State that layers assign, and losses that they add, are united: see `torch_share`.
   A loss is taken for a mean over rows, as Keras's activity regularizers are.
 
-One replica alone is the plain model.
+One replica alone is the plain model. Replicas take turns (see `torch_turns`): several
+accelerators compute at once, while replicas on one device gain no time.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class LocalReplicas:
     def adopt(self, model: Any) -> None:
         """Refuses layers that one process cannot run as several replicas."""
         if len(self._devices) > 1:
-            refuse_recomputation(model)
+            refuse_layers(model)
             refuse_modules(model, {*self._devices, self.place})
 
     def homes(self, variable: Any) -> list[str]:
@@ -160,16 +161,21 @@ def leave_behind(model: Any, finished: Finished) -> None:
                 layer._losses.append(united)
 
 
-def refuse_recomputation(model: Any) -> None:
-    """Refuses layers that run again in the backward pass, out of their replica."""
+def refuse_layers(model: Any) -> None:
+    """Refuses layers that a replica cannot run on some rows as on all of them."""
     for layer in model._flatten_layers():
-        if layer._remat_mode is not None:
+        received = None
+        if layer._remat_mode is not None:  # It would run again out of its replica.
+            received = "one that is computed anew for gradients (`keras.RematScope`)"
+        elif getattr(layer, "stateful", False):
+            received = "one that keeps a state for each row (`stateful=True`)"
+        if received is not None:
             raise UsageError(
                 explain(
-                    "A layer that is computed anew for gradients cannot be replicated.",
+                    "A layer cannot be run by several replicas.",
                     where=f"{layer.name} ({type(layer).__name__})",
-                    expected="layers made outside of a `keras.RematScope`",
-                    received="a layer with rematerialization",
+                    expected="a layer that gives the same for some rows as for all",
+                    received=received,
                     fix="make the layer without it, or replicate the model on JAX",
                 )
             )

@@ -37,8 +37,8 @@ from .torch_local import (
     SplitSteps,
     leave_behind,
     name_of,
+    refuse_layers,
     refuse_modules,
-    refuse_recomputation,
 )
 from .torch_share import Finished, Share
 
@@ -62,7 +62,7 @@ class ProcessReplicas:
 
     def adopt(self, model: Any) -> None:
         """Makes sure that all processes begin with the same model."""
-        refuse_recomputation(model)
+        refuse_layers(model)
         refuse_modules(model, {self.place})
         self._compare(model)
 

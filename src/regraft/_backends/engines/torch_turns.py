@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from keras.src.backend.common import global_state
 
-from ..._errors import ReplicaError, explain
+from ..._errors import RegraftError, ReplicaError, explain
 from .torch_share import Total
 
 Job = Callable[[Total], Any]
@@ -39,6 +39,8 @@ def take_turns(jobs: list[Job], names: list[str]) -> list[Any]:
             reports = []
             for runner, answer, name in zip(runners, answers, names, strict=True):
                 reports.append(runner.turn(answer))
+                if isinstance(runner.error, RegraftError):
+                    raise runner.error  # It says what to do.
                 if runner.error is not None:
                     raise _failure(name, runner.error) from runner.error
             if all(runner.has_ended for runner in runners):
