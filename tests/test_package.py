@@ -13,11 +13,16 @@ PUBLIC = [
     "GlobalReferenceWarning",
     "Proof",
     "RegraftError",
+    "ReplicaError",
+    "Replicated",
+    "SingleDeviceWarning",
     "UsageError",
     "clone",
     "clone_model",
     "diff",
+    "gather",
     "register_copier",
+    "replicate",
     "verify",
 ]
 

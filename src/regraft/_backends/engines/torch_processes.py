@@ -41,6 +41,7 @@ from .torch_local import (
     refuse_modules,
 )
 from .torch_share import Finished, Share
+from .torch_watch import AttributeWatch
 
 
 class ProcessReplicas:
@@ -56,6 +57,7 @@ class ProcessReplicas:
         self.place = device
         self.steps = ProcessSteps
         self._calls = 0
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # Called before.
         self._wrapped: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         torch_statistics.install()
         torch_numbers.install()
@@ -110,6 +112,7 @@ class ProcessReplicas:
                 self.meeting.total,
                 streams,
                 is_idle=is_idle,
+                watch=None if model in self._known else AttributeWatch(model).check,
             )
             run = _Run(
                 share, sizes, self.meeting, lambda: share.run(plain, args, kwargs)
@@ -119,6 +122,7 @@ class ProcessReplicas:
                 tensors = self._parallel(model, weights)(run)
             else:
                 tensors = run(())
+            self._known.add(model)
             return run.finish(model, list(tensors))
 
     def _parallel(self, model: Any, weights: list[Any]) -> Any:

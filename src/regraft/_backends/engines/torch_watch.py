@@ -38,9 +38,9 @@ class ComeHere(TorchFunctionMode):
 class AttributeWatch:
     """Refuses layers whose attributes would mix the tensors of several replicas.
 
-    All replicas run the same layers. A tensor that `call` writes to an attribute
-    would be overwritten by the next replica while the first still reads it, and
-    afterwards be that of the last replica's rows.
+    All replicas of a process run the same layers. A tensor that `call` writes to an
+    attribute would be overwritten by the next replica while the first still reads it,
+    and afterwards be that of some rows, where a training step expects all.
 
     Args:
         model: The model, which has not been called yet.
@@ -63,8 +63,8 @@ class AttributeWatch:
                         explain(
                             "A layer keeps a tensor of its call in an attribute.",
                             where=f"{layer.name}.{name}",
-                            expected="tensors that are passed and returned: all "
-                            "replicas run the one layer",
+                            expected="tensors that are passed and returned: a "
+                            "replica has some of the rows",
                             received=f"another tensor in `{name}` after `call` began",
                             fix="return the tensor, or hold it in a variable",
                         )
