@@ -17,6 +17,7 @@ PUBLIC = [
     "Proof",
     "Ref",
     "RegraftError",
+    "ReplicaError",
     "Replicated",
     "Selection",
     "SingleDeviceWarning",

@@ -8,6 +8,7 @@ from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import OutOfMemoryError as OutOfMemoryError
 from ._errors import RegraftError as RegraftError
+from ._errors import ReplicaError as ReplicaError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UsageError as UsageError
 from ._graph import Graph as Graph
@@ -35,6 +36,7 @@ __all__ = [
     "Proof",
     "Ref",
     "RegraftError",
+    "ReplicaError",
     "Replicated",
     "Selection",
     "SingleDeviceWarning",

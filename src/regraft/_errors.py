@@ -6,6 +6,7 @@ RegraftError
 │   └── UsageTypeError (TypeError)   an argument has the wrong type
 ├── CopyError (TypeError)            an object cannot be copied faithfully
 ├── OutOfMemoryError (MemoryError)   a device has no room for a copy
+├── ReplicaError (RuntimeError)      a step on many devices cannot be finished
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
@@ -36,6 +37,10 @@ class CopyError(RegraftError, TypeError):
 
 class OutOfMemoryError(RegraftError, MemoryError):
     """A device has no memory left for a copy."""
+
+
+class ReplicaError(RegraftError, RuntimeError):
+    """A step of a replicated model failed on a device, or in a process."""
 
 
 class DifferenceError(RegraftError, AssertionError):

@@ -54,20 +54,35 @@ class Replicated:
         the others wait for it.
         """
         template = self.template
-        try:
-            if self.replicas.is_writer():
-                if zipped is False or not overwrite:
-                    template.save(filepath, overwrite=overwrite, zipped=zipped)
-                else:
-                    with written_beside(filepath) as draft:
-                        template.save(draft, zipped=zipped)
-        finally:
-            self.replicas.wait()
 
-    def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Exports an ordinary copy that lies on one device."""
+        def write() -> None:
+            if zipped is False or not overwrite:
+                template.save(filepath, overwrite=overwrite, zipped=zipped)
+            else:
+                with written_beside(filepath) as draft:
+                    template.save(draft, zipped=zipped)
+
+        self.replicas.write(write)
+
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, **kwargs: Any
+    ) -> None:
+        """Writes a file of weights that plain Keras loads; see `save`."""
+        template = self.template
+
+        def write() -> None:
+            if overwrite and not kwargs:
+                with written_beside(filepath) as draft:
+                    template.save_weights(draft)
+            else:
+                template.save_weights(filepath, overwrite=overwrite, **kwargs)
+
+        self.replicas.write(write)
+
+    def export(self, *args: Any, **kwargs: Any) -> None:
+        """Exports an ordinary copy that lies on one device; see `save`."""
         plain: Any = gather(self)
-        return plain.export(*args, **kwargs)
+        self.replicas.write(lambda: plain.export(*args, **kwargs))
 
 
 def replicate(
@@ -128,7 +143,7 @@ def replicate(
         copy, type(kind.__name__, bases, {**own, "replicas": replicas})
     )
     replicas.adopt(many)
-    if len(names) == 1:
+    if len(replicas.devices) == 1:
         _warn_of_one(model, names[0], replicas)
     return many
 

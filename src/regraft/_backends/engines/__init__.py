@@ -7,6 +7,7 @@ hands each batch to the framework's own machinery: shardings on JAX,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -41,14 +42,11 @@ class Replicas(Protocol):
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices on which the value of a variable lies."""
 
+    def write(self, write: Callable[[], Any]) -> Any:
+        """Calls `write` in one process, while all others wait; they get None."""
+
     def describe(self) -> str:
         """Says in a few words what runs the batches."""
-
-    def is_writer(self) -> bool:
-        """Tells whether this is the process that writes files."""
-
-    def wait(self) -> None:
-        """Waits for all processes to come here."""
 
 
 class Engine(Protocol):

@@ -13,7 +13,7 @@ data, takes its own rows of every batch, and ends with the same weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -89,20 +89,19 @@ class MeshReplicas:
         """Returns the devices of the shards of a variable's value."""
         return [_name(d) for d in variable.value.sharding._device_assignment]
 
+    def write(self, write: Callable[[], Any]) -> Any:
+        """Lets the first process write, while the others wait."""
+        try:
+            return write() if jax.process_index() == 0 else None
+        finally:
+            if jax.process_count() > 1:
+                multihost_utils.sync_global_devices("regraft.write")
+
     def describe(self) -> str:
         """Says how many devices and processes there are."""
         processes = jax.process_count()
         suffix = f" of {processes} processes" if processes > 1 else ""
         return f"jax.sharding over {len(self.devices)} device(s){suffix}"
-
-    def is_writer(self) -> bool:
-        """The first process writes."""
-        return jax.process_index() == 0
-
-    def wait(self) -> None:
-        """Meets the other processes."""
-        if jax.process_count() > 1:
-            multihost_utils.sync_global_devices("regraft")
 
     def spread(self, data: Any, name: str) -> Any:
         """Lays a batch of the model with the given name out over the mesh."""
