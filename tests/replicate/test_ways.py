@@ -35,6 +35,8 @@ def assert_trained_alike(one, many, data=lambda: (TABLE, VALUES), **kwargs):
     ids=str,
 )
 def test_options_of_compile(options):
+    if BACKEND == "torch" and "steps_per_execution" in options:
+        pytest.skip("Keras knows one step only on torch")
     model = BUILD()
     model.compile(**{"optimizer": "sgd", "loss": "mse", **options})
     assert_trained_alike(*both(model), batch_size=4, shuffle=False)
@@ -109,7 +111,9 @@ def test_the_ways_to_run_a_model():
     one, many = both(BUILD())
     for batch in (TABLE[:4], TABLE[:3]):
         for call in ("predict_on_batch", "__call__"):
-            mine, other = (np.asarray(getattr(m, call)(batch)) for m in (one, many))
+            mine, other = (
+                keras.ops.convert_to_numpy(getattr(m, call)(batch)) for m in (one, many)
+            )
             np.testing.assert_allclose(mine, other, **FLOAT32)
         targets = VALUES[: len(batch)]
         mine, other = (m.test_on_batch(batch, targets) for m in (one, many))
