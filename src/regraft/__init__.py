@@ -8,6 +8,7 @@ from ._errors import DifferenceError as DifferenceError
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import RegraftError as RegraftError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
+from ._errors import UnsplitBatchWarning as UnsplitBatchWarning
 from ._errors import UsageError as UsageError
 from ._replicate import Replicated as Replicated
 from ._replicate import gather as gather
@@ -26,6 +27,7 @@ __all__ = [
     "RegraftError",
     "Replicated",
     "SingleDeviceWarning",
+    "UnsplitBatchWarning",
     "UsageError",
     "clone",
     "clone_model",

@@ -34,12 +34,11 @@ _EagerTensor = ops.EagerTensor
 
 @lru_cache
 def shared_types() -> tuple[type, ...]:
-    """Immutable descriptions, and strategies, which surround a model."""
+    """Immutable descriptions, and what surrounds a model."""
     return (
         tf.DType,
         tf.TensorShape,
         tf.TypeSpec,
-        tf.distribute.Strategy,
         tf.distribute.StrategyExtended,
         tf.data.Dataset,
         tf.SparseTensor,
@@ -56,6 +55,7 @@ def copiers() -> dict[type, Any]:
     return {
         tf.Variable: _copy_alone,
         _EagerTensor: _copy_tensor,
+        tf.distribute.Strategy: _copy_strategy,
         tf.lookup.experimental.MutableHashTable: _copy_table,
         PolymorphicFunction: _copy_function,
         data_structures._DictWrapper: _copy_proxy,
@@ -69,9 +69,12 @@ def copy_values(
 ) -> Iterable[Any]:
     """Makes variables of the same kind, on the same devices, in the same scopes."""
     copies = []
+    place = walk.rules.device
     with tf.init_scope():
+        if isinstance(place, tf.distribute.Strategy):
+            return [_copy_into(place, value, walk) for value in values]
         for device, group in itertools.groupby(values, key=_device):
-            with tf.device(walk.rules.device or device):
+            with tf.device(place or device):
                 copies += [_copy_variable(value, walk) for value in group]
     return copies
 
@@ -105,7 +108,8 @@ def _copy_variable(value: Any, walk: Any) -> Any:
     if known is not None:
         return known
     if _is_spread(value) and walk.rules.device is None:
-        return walk.remember(value, _created_in_its_scope(value))
+        strategy = value.distribute_strategy
+        return walk.remember(value, _created_in(strategy, value, _read(value)))
     new = walk.remember(value, _variable_like(value))
     data = _read(value)
     if data is not None:
@@ -135,17 +139,37 @@ def _read(value: Any) -> Any:
     return data if fits else None
 
 
-def _created_in_its_scope(value: Any) -> Any:
-    with value.distribute_strategy.scope():
+def _copy_into(strategy: Any, value: Any, walk: Any) -> Any:
+    """Copies a variable into the scope of a strategy."""
+    known = walk.known(value)
+    if known is not None:
+        return known
+    data = _read(value)
+    if data is None:  # It stays without a value, which no strategy could spread.
+        return walk.remember(value, _variable_like(value))
+    return walk.remember(value, _created_in(strategy, value, data))
+
+
+def _created_in(strategy: Any, value: Any, data: Any) -> Any:
+    with strategy.scope():
         return tf.Variable(
-            lambda: tf.raw_ops.DeepCopy(x=value.read_value()),
+            lambda: tf.raw_ops.DeepCopy(x=data),
             trainable=value.trainable,
             dtype=value.dtype,
             shape=value.shape,
             name=_plain_name(value.name),
-            synchronization=value.synchronization,
-            aggregation=value.aggregation,
+            synchronization=_whole(value).synchronization,
+            aggregation=_whole(value).aggregation,
         )
+
+
+def _copy_strategy(strategy: Any, walk: Any) -> Any:
+    """Returns the strategy in whose scope the copy lies."""
+    place = walk.rules.device
+    if place is None:
+        return strategy
+    spread = isinstance(place, tf.distribute.Strategy)
+    return place if spread else tf.distribute.get_strategy()
 
 
 def _variable_like(value: Any) -> Any:

@@ -1,0 +1,144 @@
+"""Strategies of TensorFlow under which every replica sees the whole batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow.optimizer import TFOptimizer, filter_empty_gradients
+from keras.src.random import seed_generator
+
+from ..._errors import UsageTypeError, explain
+
+_ONE_STEP_AT_A_TIME = threading.RLock()
+
+
+class WholeBatches:
+    """Makes a strategy run steps that are written for one device.
+
+    Every replica is given the whole batch and ends with the results of the whole
+    batch; what is shared out is the call of the model (`SplitCall`).
+    """
+
+    _undo: ExitStack
+    _changed: set[int]
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """One: losses and gradients of a replica are those of the whole batch.
+
+        By this number Keras and users scale what they add up over replicas.
+        """
+        return 1
+
+    @contextmanager
+    def scope(self: Any) -> Iterator[Any]:
+        """The scope of the strategy, for variables of whole batches."""
+        strategy_scope = super().scope()  # type: ignore[misc]
+        with strategy_scope, tf.variable_creator_scope(_first_replica_speaks):
+            yield self
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Returns the dataset: its batches are split where they are used."""
+        return dataset
+
+    def run(
+        self: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Runs a step on every replica; returns its result, the same on each."""
+        for leaf in tf.nest.flatten((args, kwargs)):
+            if isinstance(leaf, tf.distribute.DistributedValues):
+                raise UsageTypeError(
+                    explain(
+                        "A batch is split over the replicas already.",
+                        where="the data of a replicated model",
+                        expected="batches as they are for one device",
+                        received=f"a {type(leaf).__name__}",
+                        fix="pass the dataset itself, not what a strategy's "
+                        "`experimental_distribute_dataset` made of it",
+                    )
+                )
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            # Keras keeps its global generator for each thread.
+            global_state.set_global_attribute(
+                seed_generator.GLOBAL_SEED_GENERATOR, _GlobalGenerator()
+            )
+            return fn(*args, **kwargs)
+
+        with _ONE_STEP_AT_A_TIME, ExitStack() as self._undo:
+            self._changed = set()
+            self._undo.enter_context(_gradients_are_whole())
+            results = super().run(step, args, kwargs, options)  # type: ignore[misc]
+        return tf.nest.map_structure(
+            lambda value: self.experimental_local_results(value)[0], results
+        )
+
+    def in_this_step(self, layer: Any, call: Any) -> None:
+        """Gives a layer another `call` until the end of the step."""
+        if id(layer) not in self._changed:
+            self._changed.add(id(layer))
+            self._undo.enter_context(_set(vars(layer), "call", call))
+
+
+def _first_replica_speaks(next_creator: Any, **kwargs: Any) -> Any:
+    """Makes a variable that is not added up over replicas when it is read.
+
+    So are metrics that each replica counts for its own rows; here each replica has
+    counted all. The components keep saying how they would be added up.
+    """
+    variable = next_creator(**kwargs)
+    if kwargs.get("synchronization") == tf.VariableSynchronization.ON_READ:
+        variable._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return variable
+
+
+class _GlobalGenerator:
+    """Draws one seed for all replicas, from the generator of the main thread."""
+
+    def next(self, ordered: bool = True) -> Any:
+        def draw(_: Any) -> Any:
+            return seed_generator.global_seed_generator().next(ordered)
+
+        return tf.distribute.get_replica_context().merge_call(draw)
+
+
+@contextmanager
+def _set(attributes: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+    before = {name: attributes[name]} if name in attributes else {}
+    attributes[name] = value
+    try:
+        yield
+    finally:
+        del attributes[name]
+        attributes.update(before)
+
+
+@contextmanager
+def _gradients_are_whole() -> Iterator[None]:
+    """Lets optimizers take gradients as they are, where replicas have the same.
+
+    Keras's own would add those of all replicas.
+    """
+    original = TFOptimizer._all_reduce_sum_gradients
+
+    def take(optimizer: Any, grads_and_vars: Any) -> Any:
+        if not isinstance(tf.distribute.get_strategy(), WholeBatches):
+            return original(optimizer, grads_and_vars)
+        pairs = list(grads_and_vars)
+        filter_empty_gradients(pairs)  # Its warnings and errors.
+        return pairs
+
+    TFOptimizer._all_reduce_sum_gradients = take
+    try:
+        yield
+    finally:
+        TFOptimizer._all_reduce_sum_gradients = original
+
+
+class WholeBatchMirrored(WholeBatches, tf.distribute.MirroredStrategy):
+    """Replicas on the devices of one process."""
