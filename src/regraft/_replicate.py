@@ -44,13 +44,23 @@ class Replicated:
         """Returns where every variable lies; print it."""
         return Placement.of(self.template, self.replicas)
 
-    def save(self, *args: Any, **kwargs: Any) -> Any:
-        """Writes a file that plain Keras loads on one device."""
-        return self.template.save(*args, **kwargs)
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Writes a file that plain Keras loads; of several processes, one does."""
+        template = self.template
+        if self.replicas.is_writer():
+            template.save(*args, **kwargs)
 
-    def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Exports an ordinary copy that lies on one device."""
-        return gather(self).export(*args, **kwargs)
+    def save_weights(self, *args: Any, **kwargs: Any) -> None:
+        """Writes a file of weights; of several processes, one does."""
+        template = self.template
+        if self.replicas.is_writer():
+            template.save_weights(*args, **kwargs)
+
+    def export(self, *args: Any, **kwargs: Any) -> None:
+        """Exports an ordinary copy; of several processes, one does."""
+        copy = gather(self)
+        if self.replicas.is_writer():
+            copy.export(*args, **kwargs)
 
 
 def replicate(
@@ -101,6 +111,7 @@ def replicate(
     original: Any = model
     if isinstance(model, Replicated):
         original = model.template
+    replicas.check(original)
     copy = clone_onto(original, device=replicas.place, layouts=layouts)
     kind = type(copy)
     # By module and name Keras writes the class into a file: it is the model's own.
@@ -110,7 +121,7 @@ def replicate(
         copy, type(kind.__name__, bases, {**own, "replicas": replicas})
     )
     replicas.adopt(many)
-    if len(names) == 1:
+    if len(replicas.devices) == 1:
         _warn_of_one(model, names[0], replicas)
     return many
 
@@ -140,7 +151,7 @@ def gather(many: M, device: Any = None) -> M:
                 "with `regraft.clone(model, device=...)`",
             )
         )
-    place = find_device(many.devices[0] if device is None else device)
+    place = find_device(many.replicas.home if device is None else device)
     plain: Any = clone_onto(many.template, device=place)
     return plain
 

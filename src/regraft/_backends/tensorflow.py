@@ -88,8 +88,12 @@ def _is_spread(value: Any) -> bool:
 
 
 def devices() -> dict[str, Any]:
-    """Returns the logical devices."""
+    """Returns the logical devices, without those of other workers."""
     names = [device.name for device in tf.config.list_logical_devices()]
+    server = context.context()._collective_ops_server_def
+    if server is not None:
+        here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/"
+        names = [name for name in names if name.startswith(here)]
     return {name.split("device:")[1].lower(): name for name in names}
 
 

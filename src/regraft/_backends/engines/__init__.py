@@ -21,6 +21,7 @@ class Replicas(Protocol):
         devices: The names of the devices, in the order of the replicas.
         place: Where the values of the copy go: what `Rules.device` may be.
         distribution: A Keras distribution that lays the copy out, or None.
+        home: The name of the first of the devices that this process has.
         steps: A class that is put before the model's own class. Its methods run
             each batch on all devices.
     """
@@ -28,10 +29,17 @@ class Replicas(Protocol):
     devices: tuple[str, ...]
     place: Any
     distribution: Any
+    home: str
     steps: type
+
+    def check(self, model: Any) -> None:
+        """Refuses a model that other processes do not have in the same state."""
 
     def adopt(self, model: Any) -> None:
         """Prepares the placed copy, whose class has `steps` in front by now."""
+
+    def is_writer(self) -> bool:
+        """Tells whether it is for this process, of all, to write files."""
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices on which the value of a variable lies."""

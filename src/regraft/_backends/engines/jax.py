@@ -18,7 +18,10 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
+
+from . import _same_start
 
 
 def default_devices() -> list[str]:
@@ -63,10 +66,24 @@ class MeshReplicas:
         self.steps = ShardedSteps
         mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
         self.distribution = _Rows(device_mesh=mesh, auto_shard_dataset=False)
+        here = jax.process_index()
+        mine = [_name(d) for d in devices if d.process_index == here]
+        self.home = (mine or names)[0]
         self._whole = NamedSharding(mesh.backend_mesh, PartitionSpec())
+
+    def check(self, model: Any) -> None:
+        """Compares a hash of all variables between processes."""
+        if jax.process_count() > 1:
+            mine = np.frombuffer(_same_start.digest(model), "uint8")
+            rows = np.asarray(multihost_utils.process_allgather(mine))
+            _same_start.compare(model, [row.tobytes() for row in rows])
 
     def adopt(self, model: Any) -> None:
         """Nothing to do: the copy is laid out already."""
+
+    def is_writer(self) -> bool:
+        """The first process writes."""
+        return bool(jax.process_index() == 0)
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices of the shards of a variable's value."""

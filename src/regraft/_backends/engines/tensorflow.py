@@ -13,6 +13,11 @@ changes variables of its own while it is called) is called on the whole batch by
 every replica, with a warning: the same numbers, without the gain. What no one can
 see is a layer that mixes rows and keeps nothing: it mixes those of its replica.
 
+With several workers (`TF_CONFIG`) the strategy is a
+`tf.distribute.MultiWorkerMirroredStrategy`. Each worker is given the same data, calls
+the model on its own rows of every batch, and ends with the same weights. TensorFlow
+joins a cluster when a program starts: create such a strategy in the first lines.
+
 On one device there is no strategy: the model runs as it did.
 """
 
@@ -24,13 +29,17 @@ from typing import Any
 import tensorflow as tf
 
 from ... import _keras
-from ..._errors import UnsplitBatchWarning, explain
+from ..._errors import UnsplitBatchWarning, UsageError, explain
 from ._tensorflow_split import SplitCall
 from ._tensorflow_strategy import WholeBatches, WholeBatchMirrored
+from ._tensorflow_workers import WorkerReplicas, strategy_of_workers
 
 
 def default_devices() -> list[str]:
-    """Returns all GPUs, or all CPUs where there are none."""
+    """Returns all GPUs of this worker, or CPUs where there are none."""
+    workers = strategy_of_workers()
+    if workers is not None:
+        return [_name(device) for device in workers.extended.worker_devices]
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices(
         "CPU"
     )
@@ -44,11 +53,30 @@ def repeats() -> bool:
 
 def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
-) -> DeviceReplica | MirroredReplicas:
+) -> DeviceReplica | MirroredReplicas | WorkerReplicas:
     """Plans a strategy, or none for one device. Weights lie on every device."""
+    workers = strategy_of_workers()
+    if workers is not None:
+        _check_all(names)
+        return WorkerReplicas(names, workers, SplitSteps)
     if len(devices) == 1:
         return DeviceReplica(names, devices)
     return MirroredReplicas(names, devices, merge)
+
+
+def _check_all(names: list[str]) -> None:
+    every = default_devices()
+    if names != every:
+        raise UsageError(
+            explain(
+                "Several workers take part with all their devices.",
+                where="argument `devices`",
+                expected=f"nothing, or {', '.join(every)} for this worker",
+                received=", ".join(names),
+                fix="leave `devices` out; hide devices that are not to take part "
+                "with `tf.config.set_visible_devices`",
+            )
+        )
 
 
 def _name(device: str) -> str:
@@ -62,11 +90,19 @@ class DeviceReplica:
 
     def __init__(self, names: list[str], devices: list[Any]) -> None:
         self.devices = tuple(names)
+        self.home = names[0]
         (self.place,) = devices
         self.steps = OrdinarySteps
 
+    def check(self, model: Any) -> None:
+        """Nothing to do: there is no other process."""
+
     def adopt(self, model: Any) -> None:
         """Nothing to do: the copy is placed already."""
+
+    def is_writer(self) -> bool:
+        """There is no other process."""
+        return True
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the device of a variable."""
@@ -84,13 +120,21 @@ class MirroredReplicas:
 
     def __init__(self, names: list[str], devices: list[Any], merge: Any) -> None:
         self.devices = tuple(names)
+        self.home = names[0]
         self.steps = SplitSteps
         self.place = WholeBatchMirrored(
             devices, tf.distribute.ReductionToOneDevice(reduce_to_device=merge)
         )
 
+    def check(self, model: Any) -> None:
+        """Nothing to do: there is no other process."""
+
     def adopt(self, model: Any) -> None:
         """Nothing to do: the copy lies in the strategy's scope already."""
+
+    def is_writer(self) -> bool:
+        """There is no other process."""
+        return True
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices of the components of a variable."""
@@ -108,7 +152,7 @@ class OrdinarySteps:
 class SplitSteps:
     """Runs each step of a Keras TensorFlow trainer under a strategy."""
 
-    replicas: MirroredReplicas
+    replicas: MirroredReplicas | WorkerReplicas
 
     @property
     def distribute_strategy(self) -> Any:
