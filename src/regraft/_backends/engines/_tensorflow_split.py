@@ -100,20 +100,22 @@ class SplitCall:
                 # As far as it went on, but from where all replicas were.
                 value = variable.value + (value - before[id(variable)])
             variable.assign(value)
-        return self.whole(outputs)
+        return _map_tensors(self._rows_of_all, outputs)
 
     def own_part(self, whole: Any) -> Any:
         """Returns this replica's rows of tensors that have those of all."""
         return _map_tensors(self._slice, whole)
 
-    def whole(self, part: Any) -> Any:
-        """Returns the rows of all replicas, of tensors that have those of this."""
-        return _map_tensors(self._rows_of_all, part)
-
     def whole_arguments(self, arguments: Any) -> Any:
-        """Does the same for the arguments of a layer, among which are flags."""
+        """Returns the rows of all replicas, of arguments in the midst of a call."""
+
+        def whole(part: Any) -> Any:
+            # Each replica goes on with rows of its own: gradients are of these.
+            return _summed_gradient(self._rows_of_all(part))
+
         return keras.tree.map_structure(
-            lambda leaf: self.whole(leaf) if _has_rows(leaf) else leaf, arguments
+            lambda leaf: _map_tensors(whole, leaf) if _has_rows(leaf) else leaf,
+            arguments,
         )
 
     def _bounds(self) -> tuple[Any, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
-from keras.src.backend.tensorflow.optimizer import TFOptimizer, filter_empty_gradients
 from keras.src.random import seed_generator
 
 from ..._errors import UsageTypeError, explain
+from ._tensorflow_keras import single_device_ways
 
 _ONE_STEP_AT_A_TIME = threading.RLock()
 
@@ -51,17 +51,7 @@ class WholeBatches:
     ) -> Any:
         """Runs a step on every replica; returns its result, the same on each."""
         for leaf in tf.nest.flatten((args, kwargs)):
-            if isinstance(leaf, tf.distribute.DistributedValues):
-                raise UsageTypeError(
-                    explain(
-                        "A batch is split over the replicas already.",
-                        where="the data of a replicated model",
-                        expected="batches as they are for one device",
-                        received=f"a {type(leaf).__name__}",
-                        fix="pass the dataset itself, not what a strategy's "
-                        "`experimental_distribute_dataset` made of it",
-                    )
-                )
+            refuse_distributed(leaf)
 
         def step(*args: Any, **kwargs: Any) -> Any:
             # Keras keeps its global generator for each thread.
@@ -72,7 +62,7 @@ class WholeBatches:
 
         with _ONE_STEP_AT_A_TIME, ExitStack() as self._undo:
             self._changed = set()
-            self._undo.enter_context(_gradients_are_whole())
+            self._undo.enter_context(single_device_ways(self))
             results = super().run(step, args, kwargs, options)  # type: ignore[misc]
         return tf.nest.map_structure(
             lambda value: self.experimental_local_results(value)[0], results
@@ -97,6 +87,22 @@ def _first_replica_speaks(next_creator: Any, **kwargs: Any) -> Any:
     return variable
 
 
+def refuse_distributed(data: Any) -> None:
+    """Refuses data that a strategy has dealt out already."""
+    kinds = (tf.distribute.DistributedValues, tf.distribute.DistributedDataset)
+    if isinstance(data, kinds):
+        raise UsageTypeError(
+            explain(
+                "A batch is split over the replicas already.",
+                where="the data of a replicated model",
+                expected="batches as they are for one device",
+                received=f"a {type(data).__name__}",
+                fix="pass the dataset itself, not what a strategy's "
+                "`experimental_distribute_dataset` made of it",
+            )
+        )
+
+
 class _GlobalGenerator:
     """Draws one seed for all replicas, from the generator of the main thread."""
 
@@ -116,28 +122,6 @@ def _set(attributes: dict[str, Any], name: str, value: Any) -> Iterator[None]:
     finally:
         del attributes[name]
         attributes.update(before)
-
-
-@contextmanager
-def _gradients_are_whole() -> Iterator[None]:
-    """Lets optimizers take gradients as they are, where replicas have the same.
-
-    Keras's own would add those of all replicas.
-    """
-    original = TFOptimizer._all_reduce_sum_gradients
-
-    def take(optimizer: Any, grads_and_vars: Any) -> Any:
-        if not isinstance(tf.distribute.get_strategy(), WholeBatches):
-            return original(optimizer, grads_and_vars)
-        pairs = list(grads_and_vars)
-        filter_empty_gradients(pairs)  # Its warnings and errors.
-        return pairs
-
-    TFOptimizer._all_reduce_sum_gradients = take
-    try:
-        yield
-    finally:
-        TFOptimizer._all_reduce_sum_gradients = original
 
 
 class WholeBatchMirrored(WholeBatches, tf.distribute.MirroredStrategy):

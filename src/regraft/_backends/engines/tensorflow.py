@@ -31,7 +31,7 @@ import tensorflow as tf
 from ... import _keras
 from ..._errors import UnsplitBatchWarning, UsageError, explain
 from ._tensorflow_split import SplitCall
-from ._tensorflow_strategy import WholeBatches, WholeBatchMirrored
+from ._tensorflow_strategy import WholeBatches, WholeBatchMirrored, refuse_distributed
 from ._tensorflow_workers import WorkerReplicas, strategy_of_workers
 
 
@@ -182,6 +182,7 @@ class SplitSteps:
         A batch of the data is described, not taken: not all data can be read twice.
         """
         if iterator is not None:
+            refuse_distributed(iterator._distributed_dataset)
             data_batch = iterator._distributed_dataset.element_spec
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)

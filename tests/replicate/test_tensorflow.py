@@ -1,0 +1,343 @@
+"""What only the TensorFlow engine has to mind, to give the numbers of one device."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import regraft
+
+from .models import IMAGES, TABLE, TOKENS, VALUES, compiled, floats
+from .test_training import assert_close, assert_equal, numbers, train
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the engine of TensorFlow"
+)
+SEQUENCES = floats(7, 2)
+
+
+def masked_normalization():
+    x = keras.Input((7,), dtype="int32")
+    h = layers.Embedding(9, 4, mask_zero=True)(x)
+    h = layers.BatchNormalization(momentum=0.5)(h)
+    return compiled(keras.Model(x, layers.Dense(2)(layers.LSTM(3)(h))))
+
+
+def masked_outputs():
+    """Keras divides the loss by the number of steps that are not masked."""
+    x = keras.Input((7,), dtype="int32")
+    h = layers.Embedding(9, 4, mask_zero=True)(x)
+    return compiled(keras.Model(x, layers.LSTM(2, return_sequences=True)(h)))
+
+
+def far_from_zero():
+    x = keras.Input((5,))
+    h = layers.Rescaling(1.0, offset=100.0)(x)
+    return compiled(keras.Model(x, layers.Dense(2)(layers.BatchNormalization()(h))))
+
+
+def renormalized():
+    x = keras.Input((8, 8, 3))
+    h = layers.BatchNormalization(renorm=True, momentum=0.5)(x)
+    return compiled(keras.Model(x, layers.Dense(2)(layers.Flatten()(h))))
+
+
+def with_optimizer(optimizer, **kwargs):
+    def build():
+        x = keras.Input((5,))
+        h = layers.Dense(4, activation="tanh", kernel_regularizer="l2", **kwargs)(x)
+        model = keras.Model(x, layers.Dense(2, dtype="float32")(h))
+        model.compile(
+            optimizer(), "mse", metrics=[keras.metrics.RootMeanSquaredError()]
+        )
+        return model
+
+    return build
+
+
+class Clipping(keras.Model):
+    """Looks at gradients itself, and draws noise without a seed of its own."""
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        x, y = data[:2]
+        x = x + keras.random.normal(ops.shape(x), stddev=0.01)
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.square(self(x, training=True) - y))
+        weights = self.trainable_weights
+        gradients, norm = tf.clip_by_global_norm(tape.gradient(loss, weights), 0.1)
+        for gradient, weight in zip(gradients, weights, strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss, "norm": norm}
+
+
+def own_update():
+    x = keras.Input((5,))
+    model = Clipping(x, layers.Dense(2)(layers.Dense(4, activation="tanh")(x)))
+    model.compile("sgd", "mse")
+    return model
+
+
+class Twice(keras.Model):
+    """Calls a model that it holds, not itself."""
+
+    def __init__(self, inner, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = inner
+
+    def call(self, x, training=False):
+        return self.inner(x, training=training)
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        x, y = data[:2]
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self.inner(x, training=True))
+        gradients = tape.gradient(loss, self.inner.trainable_weights)
+        self.optimizer.apply(gradients, self.inner.trainable_weights)
+        return {"loss": loss}
+
+
+def model_in_a_step():
+    inner = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(4),
+            layers.BatchNormalization(),
+            layers.Dense(2),
+        ]
+    )
+    model = Twice(inner)
+    model(TABLE)
+    return compiled(model, metrics=())
+
+
+EXACT = {
+    "masked_normalization": (masked_normalization, TOKENS, VALUES),
+    "masked_outputs": (masked_outputs, TOKENS, SEQUENCES),
+    "far_from_zero": (far_from_zero, TABLE, VALUES),
+    "renormalized": (renormalized, IMAGES, VALUES),
+    "clipnorm": (
+        with_optimizer(lambda: keras.optimizers.Adam(0.01, global_clipnorm=0.01)),
+        TABLE,
+        VALUES,
+    ),
+    "accumulation": (
+        with_optimizer(
+            lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+        ),
+        TABLE,
+        VALUES,
+    ),
+    "averages": (
+        with_optimizer(lambda: keras.optimizers.AdamW(0.01, use_ema=True)),
+        TABLE,
+        VALUES,
+    ),
+    "scaled_loss": (
+        with_optimizer(
+            lambda: keras.optimizers.LossScaleOptimizer(
+                keras.optimizers.SGD(0.1), initial_scale=8.0, dynamic_growth_steps=3
+            )
+        ),
+        TABLE,
+        VALUES,
+    ),
+    "own_update": (own_update, TABLE, VALUES),
+    "model_in_a_step": (model_in_a_step, TABLE, VALUES),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_three_devices_give_the_numbers_of_one(name):
+    build, x, y = EXACT[name]
+    model = build()
+    one, many = regraft.clone(model), regraft.replicate(model, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.UnsplitBatchWarning)
+        histories = []
+        for each in (one, many):
+            keras.utils.set_random_seed(1)
+            # 30 rows: 8, 8, 8 and 6, of which three devices divide the last only.
+            histories.append(
+                each.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
+            )
+    assert_close(*histories)
+    assert_close(numbers(one), numbers(regraft.gather(many)))
+
+
+class Adding(layers.Layer):
+    def call(self, x):
+        self.add_loss(ops.sum(ops.square(x)))
+        return x
+
+
+class Counting(layers.Layer):
+    def build(self, shape):
+        self.total = self.add_weight(name="total", trainable=False, initializer="zeros")
+
+    def call(self, x):
+        self.total.assign_add(ops.sum(x))
+        return x
+
+
+SCALE = keras.Variable(2.0, name="scale")
+
+
+class Scaling(layers.Layer):
+    """Reads a variable that it does not hold."""
+
+    def call(self, x):
+        return x * SCALE
+
+
+class Guided(keras.Model):
+    """Is called with a tensor that is not among its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def call(self, x, offset=None):
+        x = self.dense(x)
+        return x if offset is None else x + offset
+
+    def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+        return super().compute_loss(x, y, self(x, offset=ops.ones((2,))))
+
+
+def guided():
+    model = Guided()
+    model(TABLE)
+    return compiled(model, metrics=())
+
+
+def sparse_inputs():
+    x = keras.Input((5,), sparse=True)
+    return compiled(keras.Model(x, layers.Dense(2)(x)))
+
+
+def sparse_table():
+    import tensorflow as tf
+
+    return tf.sparse.from_dense(TABLE)
+
+
+def with_layer(layer):
+    x = keras.Input((5,))
+    return compiled(keras.Model(x, layers.Dense(2)(layer(layers.Dense(4)(x)))))
+
+
+def stateful_rnn():
+    x = keras.Input((7, 2), batch_size=6)
+    model = keras.Model(x, layers.Dense(2)(layers.LSTM(3, stateful=True)(x)))
+    return compiled(model)
+
+
+@pytest.mark.parametrize(
+    ("build", "x", "reason"),
+    [
+        (lambda: with_layer(Adding()), TABLE, "layers add losses while"),
+        (lambda: with_layer(Counting()), TABLE, "the call changes variables: coun"),
+        (
+            lambda: with_layer(layers.Dense(4, activity_regularizer="l2")),
+            TABLE,
+            "layers add losses while they are called",
+        ),
+        (lambda: with_layer(Scaling()), TABLE, "variables that are not of the model"),
+        (guided, TABLE, "it is called with tensors besides its inputs"),
+        (sparse_inputs, sparse_table, "an input is not a dense tensor with rows"),
+        (stateful_rnn, SEQUENCES, "an output does not have the rows of the inputs"),
+    ],
+)
+def test_a_call_that_cannot_be_split_is_not(build, x, reason):
+    model = build()
+    x = x() if callable(x) else x
+    one, many = regraft.clone(model), regraft.replicate(model, 2)
+    mine = one.fit(x, VALUES, batch_size=6, shuffle=False, verbose=0).history
+    with pytest.warns(regraft.UnsplitBatchWarning) as caught:
+        other = many.fit(x, VALUES, batch_size=6, shuffle=False, verbose=0).history
+    assert any(reason in str(warning.message) for warning in caught)
+    assert "every device computes all of each batch" in str(caught[0].message)
+    assert_close(mine, other)
+    assert_close(numbers(one), numbers(regraft.gather(many)))
+
+
+@pytest.mark.parametrize("how", ["eagerly", "several_steps", "generator", "validated"])
+def test_every_way_to_run_steps(how):
+    x, y = TABLE, VALUES
+    model = with_optimizer(lambda: keras.optimizers.Adam(0.01))()
+    settings = {
+        "eagerly": {"run_eagerly": True},
+        "several_steps": {"steps_per_execution": 2},
+    }.get(how, {})
+    model.compile("adam", "mse", metrics=["mae"], **settings)
+
+    def fit(each):
+        data = {"x": x, "y": y, "batch_size": 8}
+        if how == "generator":
+            data = {"x": ((x[i : i + 8], y[i : i + 8]) for i in range(0, 30, 8))}
+        if how == "validated":
+            data["validation_data"] = (x[:7], y[:7])
+        history = each.fit(**data, shuffle=False, verbose=0).history
+        return {**history, "predicted": each.predict(x, batch_size=8, verbose=0)}
+
+    one, many = regraft.clone(model), regraft.replicate(model, 3)
+    assert_close(fit(one), fit(many))
+    assert_close(numbers(one), numbers(regraft.gather(many)))
+
+
+def test_metrics_hold_what_they_hold_on_one_device():
+    model = with_optimizer(lambda: keras.optimizers.SGD(0.1))()
+    model.compile("sgd", "mse", metrics=[keras.metrics.MeanSquaredError()])
+    one, many = regraft.clone(model), regraft.replicate(model, 4)
+    for each in (one, many):
+        train(each, TABLE, VALUES)
+    pairs = zip(one.metrics_variables, many.metrics_variables, strict=True)
+    for mine, other in pairs:
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-4)
+    assert many.metrics_variables[-1].numpy() == 30
+
+
+def test_random_streams_go_on_as_on_one_device():
+    x = keras.Input((5,))
+    model = compiled(keras.Model(x, layers.Dense(2)(layers.Dropout(0.5, seed=3)(x))))
+    one, many = regraft.clone(model), regraft.replicate(model, 2)
+    for each in (one, many):
+        each.fit(TABLE, VALUES, batch_size=10, verbose=0)
+    states = [
+        {v.path: v.numpy() for v in each.non_trainable_variables if "seed" in v.path}
+        for each in (one, regraft.gather(many))
+    ]
+    assert_equal(*states)
+    assert next(iter(states[0].values())).tolist() == [3, 3]
+
+
+def test_layers_are_left_as_they_were(tmp_path):
+    model = masked_normalization()
+    many = regraft.replicate(model, 2)
+    train(many, TOKENS, VALUES)
+    (norm,) = [x for x in many.layers if hasattr(x, "synchronized")]
+    assert norm.synchronized is False
+    assert "call" not in vars(norm)
+    assert many.template.distribute_strategy.num_replicas_in_sync == 1
+    back = regraft.gather(many)
+    assert type(back.optimizer._distribution_strategy).__name__.startswith("_Default")
+    many.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_layer(norm.name).synchronized is False
+
+
+def test_a_dataset_that_is_distributed_already_is_refused():
+    import tensorflow as tf
+
+    many = regraft.replicate(masked_normalization(), 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = tf.data.Dataset.from_tensor_slices((TOKENS, VALUES)).batch(10)
+    spread = strategy.experimental_distribute_dataset(dataset)
+    with pytest.raises(TypeError, match="A batch is split over the replicas already"):
+        many.fit(spread, verbose=0)
