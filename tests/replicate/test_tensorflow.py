@@ -186,6 +186,7 @@ class Counting(layers.Layer):
 
 
 SCALE = keras.Variable(2.0, name="scale")
+NOTES = keras.Variable(0.0, name="notes", trainable=False)
 
 
 class Scaling(layers.Layer):
@@ -206,7 +207,7 @@ class Guided(keras.Model):
         x = self.dense(x)
         return x if offset is None else x + offset
 
-    def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+    def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
         return super().compute_loss(x, y, self(x, offset=ops.ones((2,))))
 
 
@@ -330,6 +331,40 @@ def test_layers_are_left_as_they_were(tmp_path):
     many.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.get_layer(norm.name).synchronized is False
+
+
+def test_optimizers_and_metrics_that_come_with_compile_are_mirrored():
+    model = with_optimizer(lambda: keras.optimizers.SGD(0.1))()
+    one, many = regraft.clone(model), regraft.replicate(model, 2)
+    for each in (one, many):
+        each.compile(
+            keras.optimizers.Adam(0.01),
+            "mse",
+            metrics=[keras.metrics.MeanAbsoluteError()],
+        )
+    assert_close(train(one, TABLE, VALUES), train(many, TABLE, VALUES))
+    assert many.optimizer.iterations.numpy() == 6
+    back = regraft.gather(many)
+    assert back.metrics_variables[-1].numpy() == one.metrics_variables[-1].numpy()
+    mine, other = ([*m.weights, *m.optimizer.variables] for m in (one, back))
+    for left, right in zip(mine, other, strict=True):
+        np.testing.assert_allclose(left.numpy(), right.numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_a_step_that_changes_a_variable_of_others_is_refused():
+    class Noting(keras.Model):
+        def train_step(self, data):
+            NOTES.assign_add(1.0)
+            return super().train_step(data)
+
+    x = keras.Input((5,))
+    many = regraft.replicate(compiled(Noting(x, layers.Dense(2)(x))), 2)
+    with pytest.raises(regraft.UsageError) as error:
+        many.fit(TABLE, VALUES, verbose=0)
+    assert "A step changes a variable that does not lie on the replicas." in str(
+        error.value
+    )
+    assert "where: notes" in str(error.value)
 
 
 def test_a_dataset_that_is_distributed_already_is_refused():

@@ -80,10 +80,11 @@ def copy_values(
 
 
 def _device(value: Any) -> Any:
-    return None if _is_spread(value) else value.device
+    return None if is_spread(value) else value.device
 
 
-def _is_spread(value: Any) -> bool:
+def is_spread(value: Any) -> bool:
+    """Tells whether a variable lies under a strategy, on each of its devices."""
     return getattr(value, "distribute_strategy", None) is not None
 
 
@@ -111,9 +112,9 @@ def _copy_variable(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if _is_spread(value) and walk.rules.device is None:
+    if is_spread(value) and walk.rules.device is None:
         strategy = value.distribute_strategy
-        return walk.remember(value, _created_in(strategy, value, _read(value)))
+        return walk.remember(value, created_in(strategy, value, _read(value)))
     new = walk.remember(value, _variable_like(value))
     data = _read(value)
     if data is not None:
@@ -124,7 +125,7 @@ def _copy_variable(value: Any, walk: Any) -> Any:
 
 def _whole(value: Any) -> Any:
     """Returns a variable itself, or the first replica of one that is spread."""
-    return value.values[0] if _is_spread(value) else value
+    return value.values[0] if is_spread(value) else value
 
 
 def _read(value: Any) -> Any:
@@ -133,7 +134,7 @@ def _read(value: Any) -> Any:
     A variable has none if the step that was to make it failed while it was
     traced. Reading it then raises, or gives an empty tensor.
     """
-    if _is_spread(value):
+    if is_spread(value):
         return value.read_value()
     try:
         data = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
@@ -151,10 +152,11 @@ def _copy_into(strategy: Any, value: Any, walk: Any) -> Any:
     data = _read(value)
     if data is None:  # It stays without a value, which no strategy could spread.
         return walk.remember(value, _variable_like(value))
-    return walk.remember(value, _created_in(strategy, value, data))
+    return walk.remember(value, created_in(strategy, value, data))
 
 
-def _created_in(strategy: Any, value: Any, data: Any) -> Any:
+def created_in(strategy: Any, value: Any, data: Any) -> Any:
+    """Makes a variable like another in the scope of a strategy, with a value."""
     with strategy.scope():
         return tf.Variable(
             lambda: tf.raw_ops.DeepCopy(x=data),
@@ -368,7 +370,7 @@ def is_concrete(value: Any) -> bool:
 def placement(value: Any) -> str:
     """Returns the variable's device, and its class where it is distributed."""
     device = str(getattr(value, "device", "?"))
-    return f"{type(value).__name__} on {device}" if _is_spread(value) else device
+    return f"{type(value).__name__} on {device}" if is_spread(value) else device
 
 
 def finish(values: list[Any]) -> None:

@@ -14,8 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import nn
+from keras.src.backend.tensorflow.core import Variable
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from ..._errors import UsageError, explain
+from ..tensorflow import is_spread
 
 
 @contextmanager
@@ -30,6 +34,7 @@ def single_device_ways(strategy: Any) -> Iterator[None]:
         (TFOptimizer, "_backend_update_step", _update),
         (TFOptimizer, "_backend_increment_gradient_accumulators", increment),
         (TFOptimizer, "_apply_weight_decay", BaseOptimizer._apply_weight_decay),
+        (Variable, "_direct_assign", _assign),
         (nn, "_compute_moments_sync", _moments_of_all_rows),
     ]
     with ExitStack() as stack:
@@ -57,6 +62,26 @@ def _update(optimizer: Any, grads: Any, variables: Any, learning_rate: Any) -> N
     for grad, variable in zip(grads, variables, strict=True):
         value = getattr(variable, "value", variable)
         optimizer.update_step(grad, value, learning_rate)
+
+
+def _assign(variable: Any, value: Any) -> None:
+    """Assigns on this replica; where there is one value for all, that is refused.
+
+    Every replica would change it, one after the other.
+    """
+    held = variable.value
+    if not is_spread(held) and not tf.distribute.in_cross_replica_context():
+        raise UsageError(
+            explain(
+                "A step changes a variable that does not lie on the replicas.",
+                where=variable.path,
+                expected="variables of the model, its optimizers and metrics",
+                received="a variable that was made elsewhere",
+                fix="let the model hold it, or what it is part of, before "
+                "`regraft.replicate`",
+            )
+        )
+    held.assign(tf.cast(value, held.dtype))
 
 
 def _moments_of_all_rows(x: Any, axes: Any, keepdims: bool) -> tuple[Any, Any]:

@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from ... import _keras
 from ..._errors import UnsplitBatchWarning, UsageError, explain
+from ..tensorflow import created_in, is_spread
 from ._tensorflow_split import SplitCall
 from ._tensorflow_strategy import WholeBatches, WholeBatchMirrored, refuse_distributed
 from ._tensorflow_workers import WorkerReplicas, strategy_of_workers
@@ -169,10 +170,11 @@ class SplitSteps:
         kind: Any = type(_keras.behind(self))
         kind.jit_compile.fset(self, value)
 
-    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def compile(self: Any, *args: Any, **kwargs: Any) -> None:
         """Compiles; what that makes is mirrored."""
         with self.distribute_strategy.scope():
-            return super().compile(*args, **kwargs)  # type: ignore[misc]
+            super().compile(*args, **kwargs)  # type: ignore[misc]
+        _move(self, self.distribute_strategy)
 
     def _maybe_symbolic_build(
         self: Any, iterator: Any = None, data_batch: Any = None
@@ -186,6 +188,7 @@ class SplitSteps:
             data_batch = iterator._distributed_dataset.element_spec
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
+        _move(self, self.distribute_strategy)
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, in a step on the rows of a replica."""
@@ -210,6 +213,20 @@ class SplitSteps:
             stacklevel=2,
         )
         return call(*args, **kwargs)
+
+
+def _move(model: Any, strategy: Any) -> None:
+    """Mirrors what was made outside of the strategy: optimizers and metrics."""
+    optimizers = list(_keras.optimizers_of(model))
+    variables = [*model.variables, *model.metrics_variables]
+    for optimizer in optimizers:
+        _keras.set_strategy(optimizer, strategy)
+        variables += optimizer.variables
+    for variable in variables:
+        value = _keras.raw_value(variable)
+        if not is_spread(value):
+            mirrored = created_in(strategy, value, value.read_value())
+            _keras.set_raw_value(variable, mirrored)
 
 
 def _in_replica() -> bool:
