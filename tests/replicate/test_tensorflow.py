@@ -217,6 +217,17 @@ def guided():
     return compiled(model, metrics=())
 
 
+def table_and_one_row():
+    a, b = keras.Input((5,)), keras.Input((4,), batch_size=1)
+    return compiled(keras.Model([a, b], layers.Dense(2)(layers.Dense(4)(a) + b)))
+
+
+def similarities():
+    x = keras.Input((5,))
+    h = layers.Dense(3)(x)
+    return compiled(keras.Model(x, ops.matmul(h, ops.transpose(h))), metrics=())
+
+
 def sparse_inputs():
     x = keras.Input((5,), sparse=True)
     return compiled(keras.Model(x, layers.Dense(2)(x)))
@@ -268,6 +279,53 @@ def test_a_call_that_cannot_be_split_is_not(build, x, reason):
     assert_close(numbers(one), numbers(regraft.gather(many)))
 
 
+def words():
+    x = keras.Input((1,), dtype="int64")
+    lookup = layers.StringLookup(vocabulary=["a", "b"], invert=True)
+    return keras.Model(x, lookup(x))
+
+
+@pytest.mark.parametrize(
+    ("build", "x", "reason"),
+    [
+        (similarities, TABLE, "the size of an output depends on the number of rows"),
+        (
+            table_and_one_row,
+            [TABLE, np.ones((1, 4), "float32")],
+            "inputs have different numbers of rows",
+        ),
+        (words, np.array([[1], [2]]), "an output has strings, which replicas cannot"),
+    ],
+)
+def test_a_prediction_that_cannot_be_split_is_not(build, x, reason):
+    model = build()
+    many = regraft.replicate(model, 2)
+    with pytest.warns(regraft.UnsplitBatchWarning, match=reason):
+        other = many.predict_on_batch(x)
+    mine = model.predict_on_batch(x)
+    if mine.dtype == object:
+        assert (mine == other).all()
+    else:
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
+
+
+def test_inputs_whose_rows_differ_at_last_end_the_step():
+    import tensorflow as tf
+
+    a, b = keras.Input((5,)), keras.Input((4,))
+    model = keras.Model([a, b], layers.Dense(2)(layers.Dense(4)(a) + b))
+    many = regraft.replicate(model, 2)
+
+    @tf.function
+    def call(a, b):
+        return many.distribute_strategy.run(lambda: many([a, b]))
+
+    run = call.get_concrete_function(tf.TensorSpec((None, 5)), tf.TensorSpec((None, 4)))
+    assert run(tf.ones((3, 5)), tf.ones((3, 4))).shape == (3, 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of"):
+        run(tf.ones((4, 5)), tf.ones((1, 4)))
+
+
 @pytest.mark.parametrize("how", ["eagerly", "several_steps", "generator", "validated"])
 def test_every_way_to_run_steps(how):
     x, y = TABLE, VALUES
@@ -316,6 +374,42 @@ def test_random_streams_go_on_as_on_one_device():
     ]
     assert_equal(*states)
     assert next(iter(states[0].values())).tolist() == [3, 3]
+
+
+class Noisy(layers.Layer):
+    """Draws from the stream of the program, not one of its own."""
+
+    def call(self, x):
+        return x + keras.random.normal(ops.shape(x))
+
+
+def test_the_global_stream_is_drawn_from_once_for_all_replicas():
+    from keras.src.random.seed_generator import global_seed_generator
+
+    x = keras.Input((5,))
+    model = keras.Model(x, Noisy()(x))
+    # A step that has been traced stays with the stream that it was traced with.
+    many, again = (regraft.replicate(model, 2) for _ in range(2))
+    states, runs = [], []
+    for each in (regraft.clone(model), many, again):
+        keras.utils.set_random_seed(4)
+        runs.append(each.predict(np.zeros((2, 5), "float32"), verbose=0))
+        states.append({"state": global_seed_generator().state.numpy()})
+    assert_equal(*states[:2])
+    np.testing.assert_array_equal(runs[1], runs[2])
+    first, second = runs[1]
+    assert (first != second).all()
+
+
+def test_a_batch_of_arrays_is_split_in_eager_steps():
+    model = with_optimizer(lambda: keras.optimizers.SGD(0.1))()
+    model.compile("sgd", "mse", run_eagerly=True)
+    one, many = regraft.clone(model), regraft.replicate(model, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.UnsplitBatchWarning)
+        mine, other = (m.train_on_batch(TABLE[:5], VALUES[:5]) for m in (one, many))
+    np.testing.assert_allclose(mine, other, rtol=1e-5)
+    assert_close(numbers(one), numbers(regraft.gather(many)))
 
 
 def test_layers_are_left_as_they_were(tmp_path):

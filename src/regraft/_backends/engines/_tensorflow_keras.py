@@ -18,6 +18,7 @@ from keras.src.backend.tensorflow.core import Variable
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
+from ... import _keras
 from ..._errors import UsageError, explain
 from ..tensorflow import is_spread
 
@@ -69,7 +70,7 @@ def _assign(variable: Any, value: Any) -> None:
 
     Every replica would change it, one after the other.
     """
-    held = variable.value
+    held = _keras.raw_value(variable)
     if not is_spread(held) and not tf.distribute.in_cross_replica_context():
         raise UsageError(
             explain(

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from ... import _keras
@@ -35,7 +36,7 @@ class SplitCall:
         context = tf.distribute.get_replica_context()
         self._strategy = context.strategy
         self._model, self._call = model, call
-        self._inputs, self._args = args[0], args[1:]
+        self._inputs, self._args = _as_tensors(args[0]), args[1:]
         self._kwargs = kwargs
         self._replica = int(tf.get_static_value(context.replica_id_in_sync_group))
         self._count = self._strategy.extended._num_replicas_in_sync
@@ -51,18 +52,29 @@ class SplitCall:
         if any(tf.is_tensor(leaf) for leaf in keras.tree.flatten(rest)):
             return "it is called with tensors besides its inputs"
         leaves = [x for x in keras.tree.flatten(self._inputs) if x is not None]
-        if not all(_has_rows(leaf) for leaf in leaves):
+        if not leaves or not all(_has_rows(leaf) for leaf in leaves):
             return "an input is not a dense tensor with rows"
+        if len({leaf.shape[0] for leaf in leaves} - {None}) > 1:
+            return "inputs have different numbers of rows"
         scope = keras.StatelessScope(collect_losses=True)
         graph = tf.__internal__.FuncGraph("rows")
-        with graph.as_default(), scope, tf.GradientTape() as tape:
-            inputs = _map_tensors(_any_rows, self._inputs)
-            outputs = self._call(inputs, *self._args, **self._kwargs)
+        _THREAD.traced_only = True
+        try:
+            with graph.as_default(), scope, tf.GradientTape() as tape:
+                inputs = _map_tensors(_any_rows, self._inputs)
+                outputs = self._call(inputs, *self._args, **self._kwargs)
+        finally:
+            _THREAD.traced_only = False
         if scope.losses:
             return "layers add losses while they are called"
         results = keras.tree.flatten(outputs)
         if not all(_has_rows(x) and x.shape[0] is None for x in results):
             return "an output does not have the rows of the inputs"
+        known = all(None not in leaf.shape[1:] for leaf in leaves)
+        if known and any(None in x.shape[1:] for x in results):
+            return "the size of an output depends on the number of rows"
+        if any(x.dtype == tf.string for x in results):
+            return "an output has strings, which replicas cannot exchange"
         layers = _keras.synchronized_layers(self._model)
         alike = {id(v) for layer in layers for v in layer.variables}
         updated = set(scope.state_mapping) - set(self._seeds) - alike
@@ -78,10 +90,11 @@ class SplitCall:
         """Calls the model on this replica's rows; returns the outputs of all rows."""
         first = next(x for x in keras.tree.flatten(self._inputs) if x is not None)
         self._rows = tf.shape(first)[0] if first.shape[0] is None else first.shape[0]
+        self._check_rows()
         inputs = _map_tensors(self._own_rows, self._inputs)
         weights = self._model.trainable_variables
-        values = [(v, _summed_gradient(tf.convert_to_tensor(v.value))) for v in weights]
-        before = {key: self._own_stream(v) for key, v in self._seeds.items()}
+        values = [(v, _summed_gradient(_tensor(v))) for v in weights]
+        before = {key: self.own_seed(_tensor(v)) for key, v in self._seeds.items()}
         values += [(v, before[key]) for key, v in self._seeds.items()]
         given = {id(v): value for v, value in values}
         for layer in _keras.synchronized_layers(self._model):
@@ -98,7 +111,7 @@ class SplitCall:
                 continue
             if id(variable) in self._seeds:
                 # As far as it went on, but from where all replicas were.
-                value = variable.value + (value - before[id(variable)])
+                value = _tensor(variable) + (value - before[id(variable)])
             variable.assign(value)
         return _map_tensors(self._rows_of_all, outputs)
 
@@ -118,6 +131,18 @@ class SplitCall:
             arguments,
         )
 
+    def _check_rows(self) -> None:
+        """Lets a step fail whose inputs turn out to have different rows."""
+        with tf.device("CPU:0"):
+            for leaf in keras.tree.flatten(self._inputs):
+                if leaf is not None and leaf.shape[0] is None:
+                    tf.debugging.assert_equal(
+                        tf.shape(leaf)[0],
+                        self._rows,
+                        "The inputs of a replicated model have different numbers of "
+                        "rows, so they cannot be split over devices.",
+                    )
+
     def _bounds(self) -> tuple[Any, Any]:
         start = self._rows * self._replica // self._count
         return start, self._rows * (self._replica + 1) // self._count
@@ -131,9 +156,8 @@ class SplitCall:
         with tf.device("CPU:0"):
             return self._slice(_summed_gradient(tensor))
 
-    def _own_stream(self, state: Any) -> Any:
+    def own_seed(self, seed: Any) -> Any:
         """Returns a seed of its own for each replica; the first keeps it as it is."""
-        seed = tf.convert_to_tensor(state.value)
         if self._replica == 0:
             return seed
         folded = tf.random.experimental.stateless_fold_in(
@@ -143,7 +167,8 @@ class SplitCall:
 
     def _rows_of_all(self, tensor: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        if not tensor.dtype.is_floating:  # Communication knows no booleans.
+        if tensor.dtype.is_integer or tensor.dtype.is_bool:
+            # Communication does not know all of these types.
             wide = tf.int64 if tensor.dtype.size > 4 else tf.int32
             return tf.cast(context.all_gather(tf.cast(tensor, wide), 0), tensor.dtype)
         start, stop = self._bounds()
@@ -177,6 +202,28 @@ def _call_of_whole_batches(layer: Any) -> Any:
         return split.own_part(original(*args, **kwargs))
 
     return call
+
+
+def seed_for_these_rows(seed: Any) -> Any:
+    """Returns a seed as it is, or one for a replica that calls its share."""
+    split = getattr(_THREAD, "split", None)
+    return seed if split is None else split.own_seed(seed)
+
+
+def is_traced_only() -> bool:
+    """Tells whether what is called now is never going to run."""
+    return getattr(_THREAD, "traced_only", False)
+
+
+def _tensor(variable: Any) -> Any:
+    """Returns the value that a variable has on this replica."""
+    return tf.convert_to_tensor(_keras.raw_value(variable))
+
+
+def _as_tensors(tree: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda x: tf.convert_to_tensor(x) if isinstance(x, np.ndarray) else x, tree
+    )
 
 
 def _has_rows(leaf: Any) -> bool:

@@ -13,6 +13,7 @@ from keras.src.random import seed_generator
 
 from ..._errors import UsageTypeError, explain
 from ._tensorflow_keras import single_device_ways
+from ._tensorflow_split import is_traced_only, seed_for_these_rows
 
 _ONE_STEP_AT_A_TIME = threading.RLock()
 
@@ -107,10 +108,14 @@ class _GlobalGenerator:
     """Draws one seed for all replicas, from the generator of the main thread."""
 
     def next(self, ordered: bool = True) -> Any:
+        if is_traced_only():
+            return tf.zeros([2], "int64")
+
         def draw(_: Any) -> Any:
             return seed_generator.global_seed_generator().next(ordered)
 
-        return tf.distribute.get_replica_context().merge_call(draw)
+        seed = tf.distribute.get_replica_context().merge_call(draw)
+        return seed_for_these_rows(seed)
 
 
 @contextmanager
