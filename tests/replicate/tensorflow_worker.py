@@ -13,6 +13,10 @@ import tensorflow as tf
 
 folder, mode, *names = sys.argv[1:]
 worker = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+if mode == "some":
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, two)
 if mode != "late":
     tf.distribute.MultiWorkerMirroredStrategy()
 

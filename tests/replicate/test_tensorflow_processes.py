@@ -121,6 +121,13 @@ def test_a_worker_that_dies_ends_the_other_one(tmp_path):
     assert time.monotonic() - began < 200
 
 
+def test_workers_take_part_with_all_their_devices(tmp_path):
+    for code, _, err in finish(start(tmp_path, "some", "sequential")):
+        assert code != 0
+        assert "Several workers take part with all their devices." in err
+        assert "received: cpu:1" in err
+
+
 def test_a_program_that_did_not_join_the_cluster_is_told_how(tmp_path):
     for code, _, err in finish(start(tmp_path, "late", "sequential")):
         assert code != 0
