@@ -36,7 +36,8 @@ class Dying(keras.callbacks.Callback):
 
 def state_of(model):
     variables = [*model.variables, *model.optimizer.variables]
-    return {v.path: keras.ops.convert_to_numpy(v) for v in variables}
+    values = map(keras.ops.convert_to_numpy, variables)
+    return {str(i): value for i, value in enumerate(values)}
 
 
 def train(name):
