@@ -27,6 +27,12 @@ if BACKEND == "torch":
     import torch
 
     torch.set_num_threads(1)
+if BACKEND == "tensorflow":
+    import tensorflow as tf
+
+    four = [tf.config.LogicalDeviceConfiguration()] * 4
+    for cpu in tf.config.list_physical_devices("CPU"):
+        tf.config.set_logical_device_configuration(cpu, four)
 
 # Few and fixed examples by default; `make fuzz` asks for many and random ones.
 FUZZ_EXAMPLES = os.environ.get("REGRAFT_FUZZ_EXAMPLES")

@@ -21,6 +21,7 @@ PUBLIC = [
     "Replicated",
     "Selection",
     "SingleDeviceWarning",
+    "UnsplitBatchWarning",
     "UsageError",
     "clone",
     "clone_model",

@@ -10,6 +10,7 @@ from ._errors import OutOfMemoryError as OutOfMemoryError
 from ._errors import RegraftError as RegraftError
 from ._errors import ReplicaError as ReplicaError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
+from ._errors import UnsplitBatchWarning as UnsplitBatchWarning
 from ._errors import UsageError as UsageError
 from ._graph import Graph as Graph
 from ._graph import Node as Node
@@ -40,6 +41,7 @@ __all__ = [
     "Replicated",
     "Selection",
     "SingleDeviceWarning",
+    "UnsplitBatchWarning",
     "UsageError",
     "clone",
     "clone_model",

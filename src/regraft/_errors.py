@@ -10,6 +10,7 @@ RegraftError
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
+UnsplitBatchWarning (UserWarning)    every device computes whole batches
 ```
 """
 
@@ -53,6 +54,10 @@ class GlobalReferenceWarning(UserWarning):
 
 class SingleDeviceWarning(UserWarning):
     """A model was replicated onto one device, where it runs as before."""
+
+
+class UnsplitBatchWarning(UserWarning):
+    """The batches of a replicated model cannot be split faithfully."""
 
 
 def explain(

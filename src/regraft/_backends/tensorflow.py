@@ -34,12 +34,11 @@ _EagerTensor = ops.EagerTensor
 
 @lru_cache
 def shared_types() -> tuple[type, ...]:
-    """Immutable descriptions, and strategies, which surround a model."""
+    """Immutable descriptions, and what surrounds a model."""
     return (
         tf.DType,
         tf.TensorShape,
         tf.TypeSpec,
-        tf.distribute.Strategy,
         tf.distribute.StrategyExtended,
         tf.data.Dataset,
         tf.SparseTensor,
@@ -56,6 +55,7 @@ def copiers() -> dict[type, Any]:
     return {
         tf.Variable: _copy_alone,
         _EagerTensor: _copy_tensor,
+        tf.distribute.Strategy: _copy_strategy,
         tf.lookup.experimental.MutableHashTable: _copy_table,
         PolymorphicFunction: _copy_function,
         data_structures._DictWrapper: _copy_proxy,
@@ -69,24 +69,32 @@ def copy_values(
 ) -> Iterable[Any]:
     """Makes variables of the same kind, on the same devices, in the same scopes."""
     copies = []
+    place = walk.rules.device
     with tf.init_scope():
+        if isinstance(place, tf.distribute.Strategy):
+            return [_copy_into(place, value, walk) for value in values]
         for device, group in itertools.groupby(values, key=_device):
-            with tf.device(walk.rules.device or device):
+            with tf.device(place or device):
                 copies += [_copy_variable(value, walk) for value in group]
     return copies
 
 
 def _device(value: Any) -> Any:
-    return None if _is_spread(value) else value.device
+    return None if is_spread(value) else value.device
 
 
-def _is_spread(value: Any) -> bool:
+def is_spread(value: Any) -> bool:
+    """Tells whether a variable lies under a strategy, on each of its devices."""
     return getattr(value, "distribute_strategy", None) is not None
 
 
 def devices() -> dict[str, Any]:
-    """Returns the logical devices."""
+    """Returns the logical devices, without those of other workers."""
     names = [device.name for device in tf.config.list_logical_devices()]
+    server = context.context()._collective_ops_server_def
+    if server is not None:
+        here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/"
+        names = [name for name in names if name.startswith(here)]
     return {name.split("device:")[1].lower(): name for name in names}
 
 
@@ -104,8 +112,9 @@ def _copy_variable(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if _is_spread(value) and walk.rules.device is None:
-        return walk.remember(value, _created_in_its_scope(value))
+    if is_spread(value) and walk.rules.device is None:
+        strategy = value.distribute_strategy
+        return walk.remember(value, created_in(strategy, value, _read(value)))
     new = walk.remember(value, _variable_like(value))
     data = _read(value)
     if data is not None:
@@ -116,7 +125,7 @@ def _copy_variable(value: Any, walk: Any) -> Any:
 
 def _whole(value: Any) -> Any:
     """Returns a variable itself, or the first replica of one that is spread."""
-    return value.values[0] if _is_spread(value) else value
+    return value.values[0] if is_spread(value) else value
 
 
 def _read(value: Any) -> Any:
@@ -125,7 +134,7 @@ def _read(value: Any) -> Any:
     A variable has none if the step that was to make it failed while it was
     traced. Reading it then raises, or gives an empty tensor.
     """
-    if _is_spread(value):
+    if is_spread(value):
         return value.read_value()
     try:
         data = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
@@ -135,17 +144,38 @@ def _read(value: Any) -> Any:
     return data if fits else None
 
 
-def _created_in_its_scope(value: Any) -> Any:
-    with value.distribute_strategy.scope():
+def _copy_into(strategy: Any, value: Any, walk: Any) -> Any:
+    """Copies a variable into the scope of a strategy."""
+    known = walk.known(value)
+    if known is not None:
+        return known
+    data = _read(value)
+    if data is None:  # It stays without a value, which no strategy could spread.
+        return walk.remember(value, _variable_like(value))
+    return walk.remember(value, created_in(strategy, value, data))
+
+
+def created_in(strategy: Any, value: Any, data: Any) -> Any:
+    """Makes a variable like another in the scope of a strategy, with a value."""
+    with strategy.scope():
         return tf.Variable(
-            lambda: tf.raw_ops.DeepCopy(x=value.read_value()),
+            lambda: tf.raw_ops.DeepCopy(x=data),
             trainable=value.trainable,
             dtype=value.dtype,
             shape=value.shape,
             name=_plain_name(value.name),
-            synchronization=value.synchronization,
-            aggregation=value.aggregation,
+            synchronization=_whole(value).synchronization,
+            aggregation=_whole(value).aggregation,
         )
+
+
+def _copy_strategy(strategy: Any, walk: Any) -> Any:
+    """Returns the strategy in whose scope the copy lies."""
+    place = walk.rules.device
+    if place is None:
+        return strategy
+    spread = isinstance(place, tf.distribute.Strategy)
+    return place if spread else tf.distribute.get_strategy()
 
 
 def _variable_like(value: Any) -> Any:
@@ -345,7 +375,7 @@ def is_concrete(value: Any) -> bool:
 def placement(value: Any) -> str:
     """Returns the variable's device, and its class where it is distributed."""
     device = str(getattr(value, "device", "?"))
-    return f"{type(value).__name__} on {device}" if _is_spread(value) else device
+    return f"{type(value).__name__} on {device}" if is_spread(value) else device
 
 
 def finish(values: list[Any]) -> None:

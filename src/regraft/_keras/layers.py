@@ -47,6 +47,16 @@ def own_variables(layer: Any) -> list[Any]:
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
+def seed_states(layer: Any) -> list[Any]:
+    """Returns the variables that say how far the random streams of layers are."""
+    return [g.state for below in all_layers(layer) for g in below._seed_generators]
+
+
+def synchronized_layers(layer: Any) -> list[Any]:
+    """Returns the layers that can take their statistics from several replicas."""
+    return [below for below in all_layers(layer) if hasattr(below, "synchronized")]
+
+
 def build_shapes(layer: Any) -> dict[str, Any] | None:
     """Returns the arguments that a layer's `build()` was called with."""
     shapes = vars(layer).get("_build_shapes_dict")

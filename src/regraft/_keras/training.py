@@ -116,6 +116,19 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
             indices._update_snapshot()
 
 
+def optimizers_of(trainer: Any) -> Iterator[Any]:
+    """Yields the optimizer that a model was compiled with, and those inside it."""
+    optimizer = getattr(trainer, "optimizer", None)
+    while optimizer is not None:
+        yield optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def set_strategy(optimizer: Any, strategy: Any) -> None:
+    """Says under which `tf.distribute` strategy an optimizer makes its variables."""
+    vars(optimizer)["_distribution_strategy"] = strategy
+
+
 def slots_with_variables(optimizer: Any) -> Iterator[tuple[Any, Any]]:
     """Yields what an optimizer keeps for a variable, with the variable.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common.masking import get_keras_mask
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.random.seed_generator import make_default_seed
 from keras.src.utils.dtype_utils import dtype_size
 
@@ -90,6 +90,11 @@ def to_numpy(value: Any) -> Any:
 def mask_of(tensor: Any) -> Any:
     """Returns the mask that travels with a tensor, or None."""
     return get_keras_mask(tensor)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Lets a mask travel with a tensor."""
+    set_keras_mask(tensor, mask)
 
 
 def standard_dtype(variable: Any) -> str:
