@@ -62,19 +62,19 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
         yield from _compare_answers(mine, other, f"{name}.<gradients>")
 
 
-def draw_inputs(model: Any, seed: int = 0) -> Any:
+def draw_inputs(model: Any, seed: int = 0, rows: int = _BATCH) -> Any:
     """Draws inputs that fit a model's specs, or None where it states none."""
     specs = _keras.input_specs(model)
     if specs is None:
         return None
     generator = np.random.default_rng(seed)
-    return keras.tree.map_structure(lambda spec: _draw(spec, generator), specs)
+    return keras.tree.map_structure(lambda spec: _draw(spec, generator, rows), specs)
 
 
-def _draw(spec: Any, generator: Any) -> Any:
+def _draw(spec: Any, generator: Any, rows: int) -> Any:
     shape = [n if n is not None else _LENGTH for n in spec.shape]
     if shape and spec.shape[0] is None:
-        shape[0] = _BATCH
+        shape[0] = rows
     dtype = keras.backend.standardize_dtype(spec.dtype)
     if dtype == "string":
         return np.full(shape, "a b", dtype=object)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from ._clone import clone_onto
 from ._errors import SingleDeviceWarning, UsageError, UsageTypeError, explain
 from ._files import written_beside
 from ._placement import Layouts, device_name, find_device
+from ._row_check import check_rows
 from ._summary import Placement
 
 M = TypeVar("M")
@@ -25,6 +27,7 @@ class Replicated:
     """
 
     replicas: engines.Replicas
+    checked: weakref.WeakSet[Any]  # The models whose rows were tried.
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -40,6 +43,26 @@ class Replicated:
         """
         _keras.jax_sync(self)
         return _keras.behind(self)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Makes what runs a step of `fit`, for a model whose batches can be split."""
+        self._check_rows()
+        return super().make_train_function(force)  # type: ignore[misc]
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """Makes what runs a step of `evaluate`; see `make_train_function`."""
+        self._check_rows()
+        return super().make_test_function(force)  # type: ignore[misc]
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """Makes what runs a step of `predict`; see `make_train_function`."""
+        self._check_rows()
+        return super().make_predict_function(force)  # type: ignore[misc]
+
+    def _check_rows(self) -> None:
+        if self.replicas.splits_calls and self not in self.checked:
+            check_rows(self.template)
+            self.checked.add(self)
 
     def placement(self) -> Placement:
         """Returns where every variable lies; print it."""
@@ -139,9 +162,8 @@ def replicate(
     # By module and name Keras writes the class into a file: it is the model's own.
     own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     bases = (Replicated, replicas.steps, kind)
-    many = _keras.seen_as(
-        copy, type(kind.__name__, bases, {**own, "replicas": replicas})
-    )
+    made = {"replicas": replicas, "checked": weakref.WeakSet()}
+    many = _keras.seen_as(copy, type(kind.__name__, bases, {**own, **made}))
     replicas.adopt(many)
     if len(replicas.devices) == 1:
         _warn_of_one(model, names[0], replicas)

@@ -145,3 +145,27 @@ def test_it_can_be_a_part_of_another_model():
     outer = keras.Model(x, many(x) * 2.0)
     expected = 2 * regraft.gather(many).predict(TABLE, verbose=0)
     np.testing.assert_allclose(outer.predict(TABLE, verbose=0), expected, **FLOAT32)
+
+
+class Centred(layers.Layer):
+    """Looks at all rows of a batch."""
+
+    def call(self, x):
+        return x - keras.ops.mean(x, axis=0, keepdims=True)
+
+
+def test_a_layer_that_mixes_rows_is_right_or_refused():
+    x = keras.Input((5,))
+    model = keras.Model(x, layers.Dense(2)(Centred()(x)), name="mixing")
+    model.compile("sgd", "mse")
+    one, many = both(model)
+    if BACKEND == "jax":
+        assert_trained_alike(one, many, batch_size=8, shuffle=False)
+        return
+    for run in (lambda: many.fit(TABLE, VALUES), lambda: many.predict(TABLE)):
+        with pytest.raises(regraft.UsageError) as error:
+            run()
+        text = str(error.value)
+        assert "The model mixes the rows of a batch" in text
+        assert "where: mixing" in text
+        assert "replicate it on JAX" in text

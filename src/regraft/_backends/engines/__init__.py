@@ -25,6 +25,7 @@ class Replicas(Protocol):
         steps: A class that is put before the model's own class. Its methods run
             each batch on all devices.
         near: The name of a device of this process, for a gathered copy.
+        splits_calls: Whether the model is called on a part of the rows at a time.
     """
 
     devices: tuple[str, ...]
@@ -32,6 +33,7 @@ class Replicas(Protocol):
     place: Any
     distribution: Any
     steps: type
+    splits_calls: bool
 
     def agree(self, model: Any) -> None:
         """Refuses a model that is not the same in every process."""

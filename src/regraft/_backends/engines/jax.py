@@ -66,6 +66,7 @@ class MeshReplicas:
     """The devices of a one-dimensional mesh."""
 
     place = None
+    splits_calls = False
 
     def __init__(self, names: list[str], devices: list[Any]) -> None:
         self.devices = tuple(names)

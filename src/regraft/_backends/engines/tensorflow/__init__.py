@@ -89,6 +89,7 @@ class DeviceReplica:
     """One device, on which a model runs as ever."""
 
     distribution = None
+    splits_calls = False
 
     def __init__(self, names: list[str], devices: list[Any]) -> None:
         self.devices = tuple(names)
@@ -119,6 +120,7 @@ class MirroredReplicas:
     """Several devices of this process, each with its copy of every variable."""
 
     distribution = None
+    splits_calls = True
 
     def __init__(self, names: list[str], devices: list[Any], merge: Any) -> None:
         self.devices = tuple(names)

@@ -74,6 +74,7 @@ class WorkerReplicas:
     """The devices of all workers, each with its copy of every variable."""
 
     distribution = None
+    splits_calls = True
 
     def __init__(self, names: list[str], strategy: Any, steps: type) -> None:
         extended = strategy.extended

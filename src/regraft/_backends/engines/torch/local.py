@@ -49,6 +49,7 @@ class LocalReplicas:
     ) -> None:
         self.devices = tuple(names)
         self.near = names[0]
+        self.splits_calls = len(devices) > 1
         self.place = devices[0] if home is None else home
         self.steps = PlainSteps if len(devices) == 1 else SplitSteps
         self._devices = devices

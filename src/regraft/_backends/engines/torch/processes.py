@@ -48,6 +48,7 @@ class ProcessReplicas:
     """The replica of this process, among those of others."""
 
     distribution = None
+    splits_calls = True
 
     def __init__(self, device: Any) -> None:
         if device.type == "cuda":
