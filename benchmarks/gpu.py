@@ -12,7 +12,12 @@ transformer of 24 layers of width 2048 it measures
 - what goes through the host: PyTorch's profiler counts the bytes of each
   transfer, JAX's transfer guards forbid transfers; a control shows that each
   would notice one;
-- the peak of device memory that the copy adds, against the model's bytes.
+- the peak of device memory that the copy adds, against the model's bytes;
+- the way to the CPU and back (`clone(device=)`): every variable, bit by bit, and
+  where it lies;
+- for the smaller model, two steps of training after `replicate` on the one GPU, with
+  the weights kept there or on the CPU, against the plain model: bit by bit;
+- what a GPU without room says.
 
 The figures go to `$OUT/gpu.json`, or to `results/gpu.json`. A measurement that
 fails is reported as such and the others go on. `--small` tries everything on
@@ -221,9 +226,13 @@ class Child:
             self.note(figures, "faithful", partial(self.faithful, model))
             faithful = figures.pop("faithful")
             figures.update(faithful if "fails" not in faithful else {"equal": faithful})
+            self.note(figures, "relocation", partial(self.relocation, model))
             self.note(figures, "time", partial(self.time, model))
             del model
             gc.collect()
+        self.note(self.found, "replicas", self.replicas)
+        if self.device.kind == "gpu":
+            self.note(self.found, "no_room", self.no_room)
         self.write()
 
     def note(self, figures: dict[str, Any], what: str, measure: Any) -> None:
@@ -267,6 +276,97 @@ class Child:
             "in_place": count(lambda a, b: device.place(a) == device.place(b)),
             "on_gpu": count(lambda a, b: device.on_gpu(b)),
             "own_memory": count(lambda a, b: device.address(a) != device.address(b)),
+        }
+
+    def relocation(self, model: Any) -> dict[str, Any]:
+        """From the device to the CPU and back, and where each value lies."""
+        import regraft
+
+        values, device = self.common.values_of, self.device
+        start = time.perf_counter()
+        there = self.common.finish(regraft.clone(model, device="cpu"))
+        middle = time.perf_counter()
+        back = self.common.finish(regraft.clone(there, device=f"{device.kind}:0"))
+        end = time.perf_counter()
+        triples = list(zip(values(model), values(there), values(back), strict=True))
+        return {
+            "to_cpu_seconds": middle - start,
+            "back_seconds": end - middle,
+            "of": len(triples),
+            "on_cpu": sum(not device.on_gpu(b) for _, b, _ in triples),
+            "back_in_place": sum(
+                device.place(a) == device.place(c) for a, _, c in triples
+            ),
+            "equal": sum(device.equal(a, c) for a, _, c in triples),
+        }
+
+    def replicas(self) -> dict[str, Any]:
+        """Two steps on one replica are those of the plain model, bit by bit."""
+        import warnings
+
+        import keras
+        import numpy as np
+
+        import regraft
+
+        warnings.simplefilter("ignore", regraft.SingleDeviceWarning)
+        keras.utils.set_random_seed(0)
+        shapes = ((32, 32, 3), 3)
+        x = np.random.default_rng(0).normal(size=(16, *shapes[0])).astype("float32")
+        y = np.arange(16) % shapes[1]
+        layers = keras.layers
+        model = keras.Sequential(
+            [
+                keras.Input(shapes[0]),
+                layers.Conv2D(16, 3, activation="relu"),
+                layers.BatchNormalization(),
+                layers.GlobalAveragePooling2D(),
+                layers.Dense(shapes[1], activation="softmax"),
+            ]
+        )
+        model.compile("adam", "sparse_categorical_crossentropy")
+        found: dict[str, Any] = {}
+        ways = {"on_gpu": {}, "kept_on_cpu": {"relocate": "cpu"}}
+        for name, options in ways.items():
+            one, many = regraft.clone(model), regraft.replicate(model, 1, **options)
+            losses = [
+                [float(m.train_on_batch(x, y)) for _ in range(2)] for m in (one, many)
+            ]
+            pairs = zip(one.weights, regraft.gather(many).weights, strict=True)
+            found[name] = {
+                "losses": losses,
+                "devices": list(many.devices),
+                "weights_lie_on": many.placement().variables[0].devices[0],
+                "equal": all(
+                    np.array_equal(self.common.array(a), self.common.array(b))
+                    for a, b in pairs
+                ),
+            }
+        return found
+
+    def no_room(self) -> dict[str, Any]:
+        """Fills the GPU and asks for a copy: what is said, and is memory free again?"""
+        import keras
+
+        import regraft
+
+        model = keras.Sequential([keras.Input((8192,)), keras.layers.Dense(65536)])
+        before = self.device.allocated()
+        copies = []
+        try:
+            while len(copies) < 200:  # 2.1 GB each
+                copies.append(self.common.finish(regraft.clone(model)))
+        except regraft.OutOfMemoryError as error:
+            message = str(error)
+        else:
+            message = "never"
+        made = len(copies)
+        del copies
+        gc.collect()
+        return {
+            "copies": made,
+            "message": message,
+            "left_behind_bytes": self.device.allocated() - before,
         }
 
     def time(self, model: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from . import _keras
+from . import _backends, _keras
 from ._errors import UsageError, explain
 from ._probe import draw_inputs
 from ._values import to_numpy
@@ -43,9 +43,10 @@ def _difference(model: Any) -> float | None:
     if inputs is None:
         return None
     try:
-        whole = _outputs(model, inputs)
-        first = _outputs(model, _rows(inputs, slice(0, 2)))
-        second = _outputs(model, _rows(inputs, slice(2, _ROWS)))
+        with _keras.quiet_globals(), _backends.active().fixed_global_rng():
+            whole = _outputs(model, inputs)
+            first = _outputs(model, _rows(inputs, slice(0, 2)))
+            second = _outputs(model, _rows(inputs, slice(2, _ROWS)))
     except Exception:  # A model may want other inputs than those that were drawn.
         return None
     if whole is None or first is None or second is None:
@@ -65,9 +66,10 @@ def _outputs(model: Any, inputs: Any) -> list[Any] | None:
     """Calls a model without leaving a trace; None if it draws random numbers."""
     with keras.StatelessScope() as scope:
         outputs = model(inputs, training=False)
-        for state in _keras.seed_states(model):
-            if scope.get_current_value(state) is not None:
-                return None
+    common = _keras.global_seed_generator()
+    states = [*_keras.seed_states(model), *([] if common is None else [common.state])]
+    if any(scope.get_current_value(state) is not None for state in states):
+        return None
     return [to_numpy(output) for output in keras.tree.flatten(outputs)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import keras
@@ -9,12 +10,16 @@ from keras.src.backend.common import global_state
 
 
 class quiet_globals:
-    """A context in which Keras's name counters and global RNG stay unchanged."""
+    """A context in which Keras's name counters and global RNG stay unchanged.
+
+    Keras seeds its global generator, when it first needs one, from Python's.
+    """
 
     _NAMES = ("object_name_uids", "global_seed_generator", "autoname_prefix")
 
     def __enter__(self) -> quiet_globals:
         self._saved = {n: global_state.get_global_attribute(n) for n in self._NAMES}
+        self._random = random.getstate()
         counters = self._saved["object_name_uids"]
         if counters is not None:
             working = type(counters)(counters.default_factory, counters)
@@ -22,8 +27,14 @@ class quiet_globals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        random.setstate(self._random)
         for name, value in self._saved.items():
             global_state.set_global_attribute(name, value)
+
+
+def global_seed_generator() -> Any:
+    """Returns the generator from which unseeded random ops draw; None if none did."""
+    return global_state.get_global_attribute("global_seed_generator")
 
 
 def set_global_seed_generator(generator: Any) -> None:

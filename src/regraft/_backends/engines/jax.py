@@ -28,6 +28,7 @@ from ._agreement import (
     digest_of_batch,
     digest_of_model,
 )
+from ._one_device import OneDevice
 
 
 def default_devices() -> list[str]:
@@ -42,8 +43,10 @@ def repeats() -> bool:
 
 def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
-) -> MeshReplicas:
+) -> OneDevice | MeshReplicas:
     """Plans a mesh. Results stay sharded, weights lie on every device."""
+    if len(devices) == 1:
+        return OneDevice(names[0], devices[0], "JAX")
     return MeshReplicas(names, devices)
 
 

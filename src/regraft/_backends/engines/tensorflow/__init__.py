@@ -32,6 +32,7 @@ import tensorflow as tf
 from .... import _keras
 from ...._errors import UnsplitBatchWarning, UsageError, explain
 from ...tensorflow import created_in, is_spread
+from .._one_device import OneDevice
 from .split import SplitCall
 from .strategy import WholeBatches, WholeBatchMirrored, refuse_distributed
 from .workers import WorkerReplicas, strategy_of_workers
@@ -55,14 +56,14 @@ def repeats() -> bool:
 
 def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
-) -> DeviceReplica | MirroredReplicas | WorkerReplicas:
+) -> OneDevice | MirroredReplicas | WorkerReplicas:
     """Plans a strategy, or none for one device. Weights lie on every device."""
     workers = strategy_of_workers()
     if workers is not None:
         _check_all(names)
         return WorkerReplicas(names, workers, SplitSteps)
     if len(devices) == 1:
-        return DeviceReplica(names, devices)
+        return OneDevice(names[0], devices[0], "TensorFlow")
     return MirroredReplicas(names, devices, merge)
 
 
@@ -83,37 +84,6 @@ def _check_all(names: list[str]) -> None:
 
 def _name(device: str) -> str:
     return device.split("device:")[1].lower()
-
-
-class DeviceReplica:
-    """One device, on which a model runs as ever."""
-
-    distribution = None
-    splits_calls = False
-
-    def __init__(self, names: list[str], devices: list[Any]) -> None:
-        self.devices = tuple(names)
-        self.near = names[0]
-        (self.place,) = devices
-        self.steps = OrdinarySteps
-
-    def agree(self, model: Any) -> None:
-        """Nothing to do: there is no other process."""
-
-    def adopt(self, model: Any) -> None:
-        """Nothing to do: the copy is placed already."""
-
-    def write(self, write: Callable[[], Any]) -> Any:
-        """Writes: there is no other process."""
-        return write()
-
-    def homes(self, variable: Any) -> list[str]:
-        """Returns the device of a variable."""
-        return [_name(variable.value.device)]
-
-    def describe(self) -> str:
-        """Says that nothing is distributed."""
-        return "TensorFlow without a strategy"
 
 
 class MirroredReplicas:
@@ -147,10 +117,6 @@ class MirroredReplicas:
     def describe(self) -> str:
         """Names the strategy."""
         return f"tf.distribute.MirroredStrategy on {len(self.devices)} devices"
-
-
-class OrdinarySteps:
-    """Steps on one device are the model's own."""
 
 
 class SplitSteps:

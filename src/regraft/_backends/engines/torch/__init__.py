@@ -11,6 +11,7 @@ from typing import Any
 
 from ...._errors import UsageError, explain
 from ...torch import devices as known_devices
+from .._one_device import OneDevice
 from . import collectives, local, processes
 
 
@@ -33,9 +34,11 @@ def repeats() -> bool:
 
 def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
-) -> local.LocalReplicas | processes.ProcessReplicas:
+) -> OneDevice | local.LocalReplicas | processes.ProcessReplicas:
     """Plans for replicas in this process, or for one among several processes."""
     if not collectives.are_several():
+        if len(devices) == 1 and home in (None, devices[0]):
+            return OneDevice(names[0], devices[0], "torch")
         return local.LocalReplicas(names, devices, merge, home)
     if len(devices) != 1 or home not in (None, devices[0]):
         raise UsageError(

@@ -51,24 +51,22 @@ class LocalReplicas:
         self.near = names[0]
         self.splits_calls = len(devices) > 1
         self.place = devices[0] if home is None else home
-        self.steps = PlainSteps if len(devices) == 1 else SplitSteps
+        self.steps = SplitSteps
         self._devices = devices
         self._merge = merge
         self._calls = 0
         # Of models that were called before: whether their layers have constants.
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-        if len(devices) > 1:
-            statistics.install()
-            random_numbers.install()
+        statistics.install()
+        random_numbers.install()
 
     def agree(self, model: Any) -> None:
         """Nothing to do: there is but one process."""
 
     def adopt(self, model: Any) -> None:
         """Refuses layers that one process cannot run as several replicas."""
-        if len(self._devices) > 1:
-            refuse_layers(model)
-            refuse_modules(model, {*self._devices, self.place})
+        refuse_layers(model)
+        refuse_modules(model, {*self._devices, self.place})
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the device between steps."""
@@ -92,7 +90,7 @@ class LocalReplicas:
             kwargs: What else it is given.
         """
         batch = cutting.batch_size((args, kwargs))
-        if batch < 2:
+        if batch == 0 or (batch == 1 and self._devices[0] == self.place):
             return plain(*args, **kwargs)
         cuts = cutting.shares(batch, len(self._devices))
         watch = None if model in self._known else AttributeWatch(model)
@@ -125,10 +123,6 @@ class LocalReplicas:
         leave_behind(model, finished[0])
         sizes = [rows.stop - rows.start for rows in cuts]
         return cutting.join([f.outputs for f in finished], sizes, self._merge)
-
-
-class PlainSteps:
-    """One device: the model's own steps."""
 
 
 class SplitSteps:
