@@ -325,6 +325,15 @@ def test_weak_references_point_at_copies_or_stay():
     assert set(copy.value[0].value) == {copy, outside}
 
 
+def test_a_layer_that_knows_its_parent_weakly():
+    outer, inner = Holder(name="outer"), Holder(name="inner")
+    object.__setattr__(inner, "parent", weakref.ref(outer))
+    outer.inner = inner
+    copy = regraft.clone(outer)
+    assert copy.inner.parent() is copy
+    assert inner.parent() is outer
+
+
 def test_weak_containers_point_at_copies_of_things_that_look_empty():
     class Empty(layers.Layer):
         def __len__(self):

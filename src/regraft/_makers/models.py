@@ -53,10 +53,12 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if isinstance(obj, _keras.Trainer):
         _keras.jax_sync(obj)
     attributes = vars(obj)
-    if id(attributes) in walk.memo:  # Two objects, one dict: so have their copies.
-        object.__setattr__(new, "__dict__", walk.memo[id(attributes)])
+    shared = walk.memo.get(id(attributes))
+    if shared is not None and shared is not vars(new):
+        # Two objects, one dict: so have their copies.
+        object.__setattr__(new, "__dict__", shared)
         return
-    state = walk.memo[id(attributes)] = attributes.copy()
+    state = attributes.copy()
     _make_standard_parts(walk, state)
     # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.
@@ -79,7 +81,11 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     walk.rules.attributes(obj, state)
     _keras.rebind_wrappers(obj, new, state, walk.memo)
     walk.translate(state)
-    object.__setattr__(new, "__dict__", state)
+    if shared is None:
+        walk.memo[id(attributes)] = state
+        object.__setattr__(new, "__dict__", state)
+    else:  # Filled once more, now that the targets of weak references are known.
+        shared.update(state)
     fill_slots(walk, obj, new)
 
 
