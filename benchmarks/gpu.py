@@ -15,8 +15,8 @@ transformer of 24 layers of width 2048 it measures
 - the peak of device memory that the copy adds, against the model's bytes;
 - the way to the CPU and back (`clone(device=)`): every variable, bit by bit, and
   where it lies;
-- for the smaller model, two steps of training after `replicate` on the one GPU, with
-  the weights kept there or on the CPU, against the plain model: bit by bit;
+- two steps of training after `replicate` on the one GPU, with the weights kept there
+  or on the CPU, against the plain model;
 - what a GPU without room says.
 
 The figures go to `$OUT/gpu.json`, or to `results/gpu.json`. A measurement that
@@ -301,7 +301,7 @@ class Child:
         }
 
     def replicas(self) -> dict[str, Any]:
-        """Two steps on one replica are those of the plain model, bit by bit."""
+        """Two steps on one replica, against those of the plain model."""
         import warnings
 
         import keras
@@ -337,8 +337,9 @@ class Child:
                 "losses": losses,
                 "devices": list(many.devices),
                 "weights_lie_on": many.placement().variables[0].devices[0],
-                "equal": all(
-                    np.array_equal(self.common.array(a), self.common.array(b))
+                # A CPU rounds the optimizer's steps in its own way.
+                "largest_difference": max(
+                    float(np.abs(self.common.array(a) - self.common.array(b)).max())
                     for a, b in pairs
                 ),
             }

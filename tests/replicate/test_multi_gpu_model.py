@@ -17,8 +17,9 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # A product of matrices in other pieces.
 without_gpu = pytest.mark.skipif(HAS_GPU, reason="a machine without GPUs")
 
 
-@pytest.mark.parametrize("cpu_merge", [True, False])
-@pytest.mark.parametrize("cpu_relocation", [True, False])
+@pytest.mark.parametrize(
+    ("cpu_merge", "cpu_relocation"), [(True, False), (False, True)]
+)
 @pytest.mark.parametrize("name", ["sequential", "several", "origin", "masked_lstm"])
 def test_weights_and_outputs_are_kept(name, cpu_merge, cpu_relocation):
     build, x, y = BUILDERS[name]

@@ -126,9 +126,31 @@ class LocalReplicas:
 
 
 class SplitSteps:
-    """Runs the `call` of a model by replicas, wherever it has concrete inputs."""
+    """Runs the `call` of a model by replicas, wherever it has concrete inputs.
+
+    All else of a step happens where the weights are kept.
+    """
 
     replicas: Any
+
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compiles; what that makes lies where the weights are kept."""
+        with keras.device(name_of(self.replicas.place)):
+            return super().compile(*args, **kwargs)  # type: ignore[misc]
+
+    def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with keras.device(name_of(self.replicas.place)):
+            return super()._symbolic_build(*args, **kwargs)  # type: ignore[misc]
+
+    def train_step(self: Any, data: Any) -> Any:
+        """Trains on a batch, where the weights are kept."""
+        with keras.device(name_of(self.replicas.place)):
+            return super().train_step(data)  # type: ignore[misc]
+
+    def test_step(self: Any, data: Any) -> Any:
+        """Evaluates a batch, where the weights are kept."""
+        with keras.device(name_of(self.replicas.place)):
+            return super().test_step(data)  # type: ignore[misc]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

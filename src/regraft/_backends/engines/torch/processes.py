@@ -171,7 +171,7 @@ class ProcessSteps(SplitSteps):
     def train_step(self: Any, data: Any) -> Any:
         """Trains on a batch, and says so if another process is missing."""
         try:
-            return super().train_step(data)  # type: ignore[misc]
+            return super().train_step(data)
         except ReplicaError:
             raise
         except RuntimeError as error:
