@@ -2,8 +2,8 @@
 
     python benchmarks/plot.py
 
-Reads `clone-<backend>.json`, and `scaling-<backend>.json` and `gpu.json` where
-they exist; writes `clone.md`, `clone.svg` and `clone.png`.
+Reads `clone-<backend>.json`, and `scaling-<backend>.json`,
+`replicate-<backend>.json` and `gpu.json` where they exist; writes `clone.md`, `clone.svg` and `clone.png`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ def main() -> None:
     scaling = read("scaling")
     if scaling:
         sections.append(scaling_section(scaling))
+    replicas = read("replicate")
+    if replicas:
+        sections.append(replicate_section(replicas))
     if (RESULTS / "gpu.json").exists():
         found = json.loads((RESULTS / "gpu.json").read_text("utf-8"))
         gpu = {b: figures for b, figures in found.items() if is_on_gpu(figures)}
@@ -110,6 +113,19 @@ def scaling_section(scaling: dict[str, Any]) -> str:
     lines = ["## Time a layer", "", markdown(header, rows), "", "## Peak memory", ""]
     lines += ["What a copy of BERT-base adds, in sizes of the model.", ""]
     return "\n".join([*lines, markdown(["backend", "", "peak / model"], memory), ""])
+
+
+def replicate_section(found: dict[str, Any]) -> str:
+    questions: list[str] = []
+    for figures in found.values():
+        questions = [key for key, value in figures.items() if "ratio" in str(value)]
+    rows = [
+        [question, *[f"{figures[question]['ratio']:.2f}" for figures in found.values()]]
+        for question in questions
+    ]
+    header = ["regraft / written by hand", *[NAMES[backend] for backend in found]]
+    text = "What `replicate` costs, on two virtual CPUs (`benchmarks/replicate.py`)."
+    return "\n".join(["## Many devices", "", text, "", markdown(header, rows), ""])
 
 
 def gpu_section(gpu: dict[str, Any]) -> str:

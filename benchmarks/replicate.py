@@ -7,7 +7,7 @@ Three questions, each asked in turns with its peer, as ratios of medians:
 - making the replicas, against copying the bytes of the variables onto each device;
 - a step of `fit` on two devices, against the same step written by hand on the same
   engine: a jitted step on sharded arrays (JAX), a model that was built inside a
-  `MirroredStrategy` (TensorFlow), slices through `torch.nn.parallel` (torch);
+  `MirroredStrategy` (TensorFlow), a module wrapped by DDP in two processes (torch);
 - a step of `fit` on one device, against the plain model.
 
 The devices are virtual CPUs. `results/replicate-<backend>.json` keeps the figures.
@@ -17,9 +17,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
@@ -33,6 +38,7 @@ from rich.table import Table
 
 import regraft
 
+TWO = "a step on two devices"
 WIDTH, DEPTH, BATCH, STEPS = 1024, 4, 256, 12
 NAMES = ["cpu:0", "cpu:0"] if common.BACKEND == "torch" else ["cpu:0", "cpu:1"]
 
@@ -50,14 +56,14 @@ def main() -> None:
     model = build()
     console = Console()
     found: dict[str, Any] = {"backend": common.BACKEND, "versions": common.versions()}
+    if "RANK" in os.environ:  # Started by `on_two_processes`.
+        found = in_turns(fitting(regraft.replicate(model)), by_hand(), repeats)
+        common.write_json(Path(os.environ["FIGURES"]) / os.environ["RANK"], found)
+        return
     questions = {
         "making two replicas": (
             partial(regraft.replicate, model, NAMES),
             partial(copy_to_each, model),
-        ),
-        "a step on two devices": (
-            fitting(regraft.replicate(model, NAMES)),
-            by_hand(),
         ),
         "a step on one device": (
             fitting(regraft.replicate(model, NAMES[:1])),
@@ -67,9 +73,28 @@ def main() -> None:
     for question, (ours, peer) in questions.items():
         with console.status(question):
             found[question] = in_turns(ours, peer, repeats)
+    with console.status(TWO):
+        if common.BACKEND == "torch":
+            found[TWO] = on_two_processes(repeats)
+        else:
+            many = regraft.replicate(model, NAMES)
+            found[TWO] = in_turns(fitting(many), by_hand(), repeats)
     found["bytes"] = common.size_in_bytes(model)
     common.write_json(common.RESULTS / f"replicate-{common.BACKEND}.json", found)
     console.print(table(found))
+
+
+def on_two_processes(repeats: int) -> dict[str, float]:
+    """Asks the question in two processes at once; the slower one answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", __file__]
+        subprocess.run(
+            [sys.executable, *command, "--repeats", str(repeats)],
+            env={**os.environ, "FIGURES": folder, "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
+        both = [common.read_json(Path(folder) / rank) for rank in "01"]
+    return max(both, key=lambda figures: figures["ratio"])
 
 
 def start_devices() -> None:
@@ -170,31 +195,24 @@ def tf_by_hand() -> Callable[[], None]:
 
 
 def torch_by_hand() -> Callable[[], None]:
+    """One of two processes, with a module that DDP wraps."""
     import torch
-    from torch.nn.parallel import parallel_apply
+    from torch.nn.parallel import DistributedDataParallel
 
     model = build()
-    replicas = [model, regraft.clone(model)]
-    weights = [[v.value for v in m.trainable_variables] for m in replicas]
+    wrapped = DistributedDataParallel(model)
+    weights = model.trainable_variables
+    half = BATCH // 2
+    start = half * torch.distributed.get_rank()
 
     def run() -> None:
-        for i in range(0, len(X), BATCH):
-            x, y = (
-                torch.from_numpy(X[i : i + BATCH]),
-                torch.from_numpy(Y[i : i + BATCH]),
-            )
-            with torch.no_grad():
-                for mine, other in zip(*weights, strict=True):
-                    other.copy_(mine)
+        for i in range(start, len(X), BATCH):
+            x, y = (torch.from_numpy(data[i : i + half]) for data in (X, Y))
             model.zero_grad()
-            replicas[1].zero_grad()
-            outputs = parallel_apply(replicas, list(x.chunk(2)))
-            loss = ((torch.cat(outputs) - y) ** 2).mean()
+            loss = ((wrapped(x) - y) ** 2).mean()
             loss.backward()
             with torch.no_grad():
-                pairs = zip(*weights, strict=True)
-                gradients = [mine.grad + other.grad for mine, other in pairs]
-                model.optimizer.apply(gradients, model.trainable_variables)
+                model.optimizer.apply([v.value.grad for v in weights], weights)
             float(loss)
 
     return run
@@ -219,8 +237,6 @@ def in_turns(
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    import time
-
     start = time.perf_counter()
     result = run()
     if result is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -115,10 +115,23 @@ class Meeting:
             distributed.all_gather_object(found, value, group=self._group)
         return found
 
-    def gather_numbers(self, numbers: list[float]) -> Any:
-        """Returns an array with a row of numbers for every process."""
-        own = torch.tensor([numbers], dtype=torch.float64, device=self.device)
-        return self.gather_rows(own, [1] * self.size).cpu().numpy()
+    def begin_to_gather(self, numbers: list[float]) -> Callable[[], Any]:
+        """Sends numbers to every process, without waiting for theirs.
+
+        Returns:
+            What waits, and returns an array with a row for every process.
+        """
+        own = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        rows = [torch.empty_like(own) for _ in range(self.size)]
+        with _noticing_loss("comparing"):
+            work = distributed.all_gather(rows, own, group=self._group, async_op=True)
+
+        def finish() -> Any:
+            with _noticing_loss("comparing"):
+                work.wait()
+            return torch.stack(rows).cpu().numpy()
+
+        return finish
 
     def gather_rows(self, tensor: Any, sizes: list[int]) -> Any:
         """Returns the rows of all processes, in the order of ranks."""

@@ -101,7 +101,7 @@ class ProcessReplicas:
         batch = cutting.batch_size((args, kwargs))
         if batch == 0:
             return plain(*args, **kwargs)
-        self._compare_batches(model, args, kwargs)
+        check = self._begin_to_compare(model, args, kwargs)
         cuts = cutting.shares(batch, self.meeting.size)
         is_idle = self.meeting.rank >= len(cuts)
         rows = slice(0, 1) if is_idle else cuts[self.meeting.rank]
@@ -120,9 +120,13 @@ class ProcessReplicas:
                 is_idle=is_idle,
                 watch=None if model in self._known else AttributeWatch(model).check,
             )
-            run = _Run(
-                share, sizes, self.meeting, lambda: share.run(plain, args, kwargs)
-            )
+
+            def run_share() -> Finished:
+                finished = share.run(plain, args, kwargs)
+                check()  # By now the others have answered.
+                return finished
+
+            run = _Run(share, sizes, self.meeting, run_share)
             weights = [v._value for v in model.trainable_variables]
             if weights and torch.is_grad_enabled():
                 tensors = self._parallel(model, weights)(run)
@@ -140,15 +144,19 @@ class ProcessReplicas:
                 _Trained(weights),
                 # Outputs that no loss needs leave weights without gradients.
                 find_unused_parameters=True,
-                broadcast_buffers=False,
                 init_sync=False,  # They are the same, as was just seen.
             )
             self._wrapped[model] = (weights, wrapped)
         return wrapped
 
-    def _compare_batches(self, model: Any, args: Any, kwargs: Any) -> None:
+    def _begin_to_compare(
+        self, model: Any, args: Any, kwargs: Any
+    ) -> Callable[[], None]:
         marks = [_mark(leaf) for leaf in keras.tree.flatten((args, kwargs))]
-        found = self.meeting.gather_numbers([n for mark in marks for n in mark])
+        finish = self.meeting.begin_to_gather([n for mark in marks for n in mark])
+        return lambda: self._compare(model, finish())
+
+    def _compare(self, model: Any, found: Any) -> None:
         sums, sizes = found[:, ::2], found[:, 1::2]
         # Machines may round a sum differently, so it need not be the same to a bit.
         if (np.abs(sums - sums[0]) > 1e-9 * np.maximum(sizes, sizes[0])).any():
@@ -300,9 +308,11 @@ def _mark(leaf: Any) -> tuple[float, ...]:
     """Returns a sum that tells batches and orders of rows apart, and its scale."""
     if not isinstance(leaf, torch.Tensor) or leaf.ndim == 0 or leaf.is_complex():
         return ()
-    values = leaf.detach().reshape(len(leaf), -1).to(torch.float64)
+    rows = leaf.detach().reshape(len(leaf), -1)
     weights = torch.arange(1, len(leaf) + 1, dtype=torch.float64, device=leaf.device)
-    return float(values.sum(1) @ weights), float(values.abs().sum(1) @ weights)
+    sums = rows.sum(1, dtype=torch.float64)
+    sizes = rows.abs().sum(1, dtype=torch.float64)
+    return float(sums @ weights), float(sizes @ weights)
 
 
 def _contents(leaf: Any) -> Any:
