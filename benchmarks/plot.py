@@ -3,7 +3,8 @@
     python benchmarks/plot.py
 
 Reads `clone-<backend>.json`, and `scaling-<backend>.json`,
-`replicate-<backend>.json` and `gpu.json` where they exist; writes `clone.md`, `clone.svg` and `clone.png`.
+`replicate-<backend>.json` and `gpu.json` where they exist; writes `clone.md`,
+`clone.svg` and `clone.png`.
 """
 
 from __future__ import annotations
