@@ -77,18 +77,8 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
         (opt, list(opt._trainable_variables)) for opt in optimizers if opt.built
     ]
     for opt, _ in was_built:
-        kept = [opt._iterations]
-        if isinstance(opt._learning_rate, Variable):
-            kept.append(opt._learning_rate)
-        tracker = opt._tracker
-        tracker.unlock()
-        for name, (_, store) in tracker.config.items():
-            store[:] = kept
-            tracker.stored_ids[name] = {id(v) for v in kept}
-        opt._trainable_variables_indices.clear()
-        opt.built = False
+        unbuild_optimizer(opt)
     for opt, variables in was_built:
-        opt._iterations.assign(0)
         if not opt.built:  # A wrapped optimizer is built by the one around it.
             opt.build(variables)
 

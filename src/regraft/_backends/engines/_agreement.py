@@ -40,18 +40,15 @@ def check_models(model: Any, digests: Sequence[bytes], rank: int) -> None:
         digests: The digests of all processes, in the order of their ranks.
         rank: The rank of this process.
     """
-    others = _others(digests)
-    if others:
-        raise UsageError(
-            explain(
-                "The processes were given different models.",
-                where=f"{model.name}, rank {rank} of {len(digests)}",
-                expected="the same variables with the same values in every process",
-                received=f"others than on rank 0, on rank {others}",
-                fix="build the model with the same seed everywhere "
-                "(`keras.utils.set_random_seed`), or load the same file",
-            )
-        )
+    _check(
+        "models",
+        model.name,
+        digests,
+        rank,
+        expected="the same variables with the same values in every process",
+        fix="build the model with the same seed everywhere "
+        "(`keras.utils.set_random_seed`), or load the same file",
+    )
 
 
 def check_batches(name: str, digests: Sequence[bytes], rank: int) -> None:
@@ -62,20 +59,35 @@ def check_batches(name: str, digests: Sequence[bytes], rank: int) -> None:
         digests: The digests of all processes, in the order of their ranks.
         rank: The rank of this process.
     """
-    others = _others(digests)
+    _check(
+        "batches",
+        name,
+        digests,
+        rank,
+        expected="the same rows in the same order in every process",
+        fix="pass the whole data everywhere: each process takes its rows by itself; "
+        "shuffle with the same seed (`keras.utils.set_random_seed`) or pass "
+        "`shuffle=False`",
+    )
+
+
+def _check(
+    what: str,
+    name: str,
+    digests: Sequence[bytes],
+    rank: int,
+    *,
+    expected: str,
+    fix: str,
+) -> None:
+    others = [str(i) for i, other in enumerate(digests) if other != digests[0]]
     if others:
         raise UsageError(
             explain(
-                "The processes were given different batches.",
+                f"The processes were given different {what}.",
                 where=f"{name}, rank {rank} of {len(digests)}",
-                expected="the same rows in the same order in every process",
-                received=f"others than on rank 0, on rank {others}",
-                fix="pass the whole data everywhere: each process takes its rows by "
-                "itself; shuffle with the same seed (`keras.utils.set_random_seed`) "
-                "or pass `shuffle=False`",
+                expected=expected,
+                received=f"others than on rank 0, on rank {', '.join(others)}",
+                fix=fix,
             )
         )
-
-
-def _others(digests: Sequence[bytes]) -> str:
-    return ", ".join(str(i) for i, other in enumerate(digests) if other != digests[0])
