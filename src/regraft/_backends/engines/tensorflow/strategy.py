@@ -59,7 +59,8 @@ class WholeBatches:
             global_state.set_global_attribute(
                 seed_generator.GLOBAL_SEED_GENERATOR, _GlobalGenerator()
             )
-            return fn(*args, **kwargs)
+            with tf.control_dependencies(self.checks((args, kwargs))):
+                return fn(*args, **kwargs)
 
         with _ONE_STEP_AT_A_TIME, ExitStack() as self._undo:
             self._changed = set()
@@ -68,6 +69,10 @@ class WholeBatches:
         return tf.nest.map_structure(
             lambda value: self.experimental_local_results(value)[0], results
         )
+
+    def checks(self, data: Any) -> list[Any]:
+        """Returns what is to hold before a replica runs a step on a batch."""
+        return []
 
     def in_this_step(self, layer: Any, call: Any) -> None:
         """Gives a layer another `call` until the end of the step."""

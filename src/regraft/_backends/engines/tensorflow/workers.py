@@ -44,6 +44,44 @@ class WholeBatchWorkers(WholeBatches, tf.distribute.Strategy):
             _Joined(self, cluster_resolver=None, communication_options=options)
         )
 
+    def checks(self, data: Any) -> list[Any]:
+        """Makes sure that all workers were given the same batch."""
+        leaves = [leaf for leaf in tf.nest.flatten(data) if _has_numbers(leaf)]
+        if not leaves:
+            return []
+        marks = tf.stack([number for leaf in leaves for number in _mark(leaf)])
+        context = tf.distribute.get_replica_context()
+        every = context.all_gather(marks[None], axis=0)
+        # Machines may round a sum differently, so it need not be the same to a bit.
+        far = tf.abs(every[:, ::2] - every[:1, ::2]) > 1e-9 * every[:, 1::2]
+        return [tf.debugging.Assert(~tf.reduce_any(far), [_DIFFERENT])]
+
+
+def _has_numbers(leaf: Any) -> bool:
+    is_dense = isinstance(leaf, tf.Tensor) and leaf.shape.rank not in (None, 0)
+    return is_dense and (leaf.dtype.is_floating or leaf.dtype.is_integer)
+
+
+def _mark(leaf: Any) -> tuple[Any, Any]:
+    """Returns a sum that tells batches and orders of rows apart, and its scale."""
+    count = tf.shape(leaf)[0]
+    rows = tf.reshape(tf.cast(leaf, tf.float64), [count, -1])
+    weights = tf.range(1, tf.cast(count, tf.float64) + 1, dtype=tf.float64)
+    total = tf.reduce_sum(tf.reduce_sum(rows, 1) * weights)
+    scale = tf.reduce_sum(tf.reduce_sum(tf.abs(rows), 1) * weights)
+    return total + tf.cast(count, tf.float64), scale + 1
+
+
+_DIFFERENT = explain(
+    "The processes were given different batches.",
+    where="a step of a replicated model",
+    expected="the same rows in the same order in every process",
+    received="rows that differ by worker",
+    fix="pass the whole data everywhere: each worker takes its rows by itself; "
+    "shuffle with the same seed (`keras.utils.set_random_seed`) or pass "
+    "`shuffle=False`",
+)
+
 
 @lru_cache
 def strategy_of_workers() -> WholeBatchWorkers | None:
