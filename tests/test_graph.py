@@ -137,6 +137,24 @@ def test_a_functional_model_inside_a_subclassed_one(nested):
     assert "Did you mean 'net/encoder'?" in str(error.value)
 
 
+def test_weights_that_are_shared_count_once():
+    dense = layers.Dense(4)
+    x, inner = keras.Input((4,)), keras.Input((4,))
+    model = keras.Model(x, dense(keras.Model(inner, dense(inner))(x)))
+    assert "20 parameters" in str(regraft.graph(model))
+
+
+def test_layers_that_hold_each_other():
+    parent, child = layers.Layer(name="parent"), layers.Layer(name="child")
+    parent.child, child.parent = child, parent
+    x = keras.Input((2,))
+    graph = regraft.graph(keras.Model(x, layers.Identity()(x)))
+    assert graph.lint() == []
+    from regraft._graph import _inside
+
+    assert [node.path for node in _inside(parent, "parent")] == ["parent/child"]
+
+
 def test_what_has_no_graph_is_refused():
     with pytest.raises(TypeError, match="Only models have graphs"):
         regraft.graph("model.keras")

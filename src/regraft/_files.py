@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,11 @@ def written_beside(target: str | os.PathLike[str]) -> Iterator[Path]:
     A reader, or a process that is killed, finds the old file or the new one and
     never half of it.
     """
-    target = Path(target)
+    target = Path(os.path.realpath(target))  # A link stays one.
     folder = Path(mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     draft = folder / target.name
     try:
         yield draft
         os.replace(draft, target)
     finally:
-        draft.unlink(missing_ok=True)
-        folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -365,11 +365,17 @@ def _output(tensor: Any) -> Output:
     return Output(tensor.shape, tensor.dtype, _keras.mask_of(tensor) is not None)
 
 
-def _inside(layer: Any, path: str) -> tuple[Node, ...]:
+def _inside(layer: Any, path: str, above: tuple[Any, ...] = ()) -> tuple[Node, ...]:
     inner = _keras.inner_graph(layer)
     if inner is not None:
         return _nodes(inner, f"{path}/")
+    above = (*above, layer)
+    parts = [part for part in _keras.sublayers(layer) if part not in above]
     return tuple(
-        Node(f"{path}/{part.name}", part, inside=_inside(part, f"{path}/{part.name}"))
-        for part in _keras.sublayers(layer)
+        Node(
+            f"{path}/{part.name}",
+            part,
+            inside=_inside(part, f"{path}/{part.name}", above),
+        )
+        for part in parts
     )

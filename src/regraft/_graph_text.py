@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _keras
+
 
 def table(graph: Any) -> str:
     """Returns the lines of all nodes, in columns, under a line of their own."""
     rows = [cells(node) for node in graph.walk()]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
-    total = sum(node.parameters for node in graph.nodes if node.call == 0)
+    layers = [node.layer for node in graph.nodes]
+    total = _keras.count_parameters(*layers)
     lines = [f"{graph.name}: {len(graph.nodes)} nodes, {total:,} parameters"]
     for row in rows:
         columns = [row[i].ljust(widths[i]) for i in range(3)]

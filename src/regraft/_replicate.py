@@ -46,23 +46,30 @@ class Replicated:
 
     def make_train_function(self, force: bool = False) -> Any:
         """Makes what runs a step of `fit`, for a model whose batches can be split."""
-        self._check_rows()
+        self.check_rows()
         return super().make_train_function(force)  # type: ignore[misc]
 
     def make_test_function(self, force: bool = False) -> Any:
         """Makes what runs a step of `evaluate`; see `make_train_function`."""
-        self._check_rows()
+        self.check_rows()
         return super().make_test_function(force)  # type: ignore[misc]
 
     def make_predict_function(self, force: bool = False) -> Any:
         """Makes what runs a step of `predict`; see `make_train_function`."""
-        self._check_rows()
+        self.check_rows()
         return super().make_predict_function(force)  # type: ignore[misc]
 
-    def _check_rows(self) -> None:
-        if self.replicas.splits_calls and self not in self.checked:
-            check_rows(self.template)
-            self.checked.add(self)
+    def check_rows(self) -> None:
+        """Refuses a model that mixes rows, before a batch is split; tried once."""
+        if not self.replicas.splits_calls or self in self.checked:
+            return
+        self.checked.add(self)  # Before the trial, which may call the model itself.
+        try:
+            many = self if self.replicas.splits_every_call else None
+            check_rows(self.template, many)
+        except BaseException:
+            self.checked.discard(self)
+            raise
 
     def placement(self) -> Placement:
         """Returns where every variable lies; print it."""
@@ -73,13 +80,13 @@ class Replicated:
     ) -> None:
         """Writes a file that plain Keras loads on one device.
 
-        The file is whole at any time. Of several processes only the first writes;
-        the others wait for it.
+        A file that is replaced is whole at any time: the old one or the new one. Of
+        several processes only the first writes; the others wait for it.
         """
         template = self.template
 
         def write() -> None:
-            if zipped is False or not overwrite:
+            if zipped is False or not overwrite or _is_remote(filepath):
                 template.save(filepath, overwrite=overwrite, zipped=zipped)
             else:
                 with written_beside(filepath) as draft:
@@ -94,7 +101,7 @@ class Replicated:
         template = self.template
 
         def write() -> None:
-            if overwrite and not kwargs:
+            if overwrite and not kwargs and not _is_remote(filepath):
                 with written_beside(filepath) as draft:
                     template.save_weights(draft)
             else:
@@ -122,11 +129,17 @@ def replicate(
     `predict` is split over the devices, and the result is that of the whole batch
     on one device. `replicas.describe()` of the result names the machinery.
 
+    On torch and TensorFlow a model is called on a part of the rows at a time. One that
+    mixes rows is refused when it first runs, as far as four rows in inference show it.
+    On torch, what layers of your own assign to variables, and losses they add, is taken
+    for means over rows.
+
     Args:
         model: A built model, compiled or not.
         devices: How many devices, or which (`["gpu:0", "gpu:1"]`); all by default.
         merge: The device on which the results of the replicas are put together,
-            where the engine does that on one device (torch, TensorFlow).
+            where the engine does that on one device (torch and TensorFlow, in one
+            process).
         relocate: The device on which weights are kept between steps, where the
             engine keeps them on one device (torch); by default the first.
 
@@ -135,7 +148,9 @@ def replicate(
         `template` and `placement()`, and `gather` brings it back.
 
     Raises:
-        UsageError: A device is not there, or named twice.
+        UsageError: A device is not there, or named twice (but on torch); the model
+            is not built; it is not the same in all processes; a layer cannot be run
+            by several replicas.
 
     Example:
     >>> import keras, regraft
@@ -201,6 +216,10 @@ def gather(many: M, device: Any = None) -> M:
     return plain
 
 
+def _is_remote(path: Any) -> bool:
+    return "://" in str(path)
+
+
 def _check(model: Any) -> None:
     if not isinstance(model, _keras.Model):
         raise UsageTypeError(
@@ -243,7 +262,17 @@ def _find(engine: engines.Engine, devices: Any) -> tuple[list[str], list[Any]]:
     every = engine.default_devices()
     if devices is None:
         names = every
-    elif isinstance(devices, int) and not isinstance(devices, bool):
+    elif not isinstance(devices, str | Iterable):
+        if isinstance(devices, bool) or not hasattr(devices, "__index__"):
+            raise UsageTypeError(
+                explain(
+                    "`devices` must be a number or names of devices.",
+                    where="argument `devices`",
+                    expected=f"an int, some of {', '.join(every)}, or None for all",
+                    received=f"{devices!r} (of type {type(devices).__name__})",
+                    fix="pass for example `devices=2`",
+                )
+            )
         if not 1 <= devices <= len(every):
             raise UsageError(
                 explain(

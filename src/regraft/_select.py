@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from ._errors import UsageError, UsageTypeError, did_you_mean, explain
+from ._errors import UsageError, UsageTypeError, explain
 
 # A path, a pattern, a class, a function of a node, a node, a selection, or a tuple of
 # these.
@@ -83,11 +83,6 @@ def select(where: Where, nodes: Iterable[Any]) -> list[Any]:
     """Returns the nodes that a selector means."""
     ask = _question(where)
     return [node for node in nodes if ask(node)]
-
-
-def near_misses(where: Where, paths: Iterable[str]) -> str:
-    """Returns a hint for a selector that means nothing."""
-    return did_you_mean(where, paths) if isinstance(where, str) else ""
 
 
 def _question(where: Where) -> Callable[[Any], bool]:

@@ -71,6 +71,10 @@ try:
 except regraft.UsageError as error:
     print(error)
 keras.utils.set_random_seed(0)
+try:
+    regraft.replicate(build(), 1)
+except regraft.UsageError as error:
+    print(error)
 many = regraft.replicate(build())
 try:
     many.fit(x[rank:], y[rank:], verbose=0, shuffle=False)
@@ -124,6 +128,8 @@ def test_processes_with_different_models_or_data_are_told(tmp_path):
         assert status == 0, output[-3000:]
         assert "The processes were given different models." in output
         assert "The processes were given different batches." in output
+        assert "A process has none of the devices." in output
+        assert "none of process 1" in output
         assert output.count(f"where: sequential, rank {rank} of 2") == 2
         assert output.count("received: others than on rank 0, on rank 1") == 2
 

@@ -192,6 +192,17 @@ def test_devices_that_are_not_there_are_refused(trained, arguments, text):
     assert "cpu:0" in str(error.value)
 
 
+@pytest.mark.parametrize("devices", [True, 2.0])
+def test_what_is_no_number_of_devices_is_refused(trained, devices):
+    with pytest.raises(TypeError, match="must be a number or names of devices"):
+        regraft.replicate(trained[0], devices)
+
+
+@pytest.mark.filterwarnings("ignore::regraft.SingleDeviceWarning")
+def test_a_number_of_numpy_is_a_number(trained):
+    assert len(regraft.replicate(trained[0], np.int64(1)).devices) == 1
+
+
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch allows it")
 def test_a_device_named_twice_is_refused(trained):
     with pytest.raises(regraft.UsageError, match="Each replica needs a device of its"):

@@ -118,7 +118,7 @@ def test_workers_that_shard_the_data_themselves_are_refused(tmp_path):
     for code, _, err in finish(start(tmp_path, "sharded", "sequential")):
         assert code != 0
         assert "The processes were given different batches." in err
-        assert "each worker takes its rows by itself" in err
+        assert "each process takes its rows by itself" in err
 
 
 def test_a_worker_that_dies_ends_the_other_one(tmp_path):

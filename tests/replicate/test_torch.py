@@ -60,6 +60,7 @@ def test_rows_are_shared_out_as_documented():
 
     model = small(Seeing())
     many = regraft.replicate(model, on(3))
+    many(TABLE)  # The first call also tries whether rows are mixed.
     for rows in (7, 2, 1, 6):
         seen.clear()
         many(TABLE[:rows])
@@ -361,7 +362,24 @@ def test_tensors_in_attributes_are_refused():
     many = regraft.replicate(model, on(2))
     with pytest.raises(regraft.ReplicaError) as error:
         many(TABLE)
+    assert "A layer keeps a tensor of its call in an attribute." in str(error.value)
     assert "where: keeping.kept" in str(error.value)
+
+
+def test_tensors_that_are_kept_in_training_alone_are_refused():
+    class Keeping(layers.Layer):
+        kept = None
+
+        def call(self, x, training=False):
+            if training:
+                self.kept = x
+            return x
+
+    model = small(Keeping(name="keeping"))
+    many = regraft.replicate(model, on(2))
+    many.predict(TABLE, verbose=0)
+    with pytest.raises(regraft.ReplicaError, match=r"where: keeping\.kept"):
+        many(TABLE, training=True)
 
 
 def test_layers_that_are_built_by_the_call_are_refused():

@@ -198,8 +198,8 @@ def behind(view: Any) -> Any:
     return vars(view)["build"].__wrapped__.__self__
 
 
-def count_parameters(operation: Any) -> int:
-    """Returns how many numbers the weights of a layer have; 0 for an operation."""
-    if not isinstance(operation, Layer):
-        return 0
-    return sum(math.prod(weight.shape) for weight in operation.weights)
+def count_parameters(*operations: Any) -> int:
+    """Returns how many numbers the weights of layers have, those they share once."""
+    layers = [op for op in operations if isinstance(op, Layer)]
+    weights = {id(weight): weight for layer in layers for weight in layer.weights}
+    return sum(math.prod(weight.shape) for weight in weights.values())

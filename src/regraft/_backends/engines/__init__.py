@@ -1,8 +1,8 @@
 """How a model runs on many devices: one engine for each framework.
 
-An engine never distributes anything itself. It places the variables of a copy and
-hands each batch to the framework's own machinery: shardings on JAX,
-`tf.distribute` on TensorFlow, `torch.nn.parallel` and `torch.distributed` on torch.
+An engine places the variables of a copy and hands each batch to the framework's own
+machinery: shardings on JAX, `tf.distribute` on TensorFlow, and on torch autograd across
+devices, or DDP across processes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Replicas(Protocol):
             each batch on all devices.
         near: The name of a device of this process, for a gathered copy.
         splits_calls: Whether the model is called on a part of the rows at a time.
+        splits_every_call: Whether that is so outside of steps, too.
     """
 
     devices: tuple[str, ...]
@@ -34,6 +35,7 @@ class Replicas(Protocol):
     distribution: Any
     steps: type
     splits_calls: bool
+    splits_every_call: bool
 
     def agree(self, model: Any) -> None:
         """Refuses a model that is not the same in every process."""

@@ -40,15 +40,18 @@ def check_models(model: Any, digests: Sequence[bytes], rank: int) -> None:
         digests: The digests of all processes, in the order of their ranks.
         rank: The rank of this process.
     """
-    _check(
-        "models",
-        model.name,
-        digests,
-        rank,
-        expected="the same variables with the same values in every process",
-        fix="build the model with the same seed everywhere "
-        "(`keras.utils.set_random_seed`), or load the same file",
-    )
+    others = _others(digests)
+    if others:
+        raise UsageError(
+            explain(
+                "The processes were given different models.",
+                where=f"{model.name}, rank {rank} of {len(digests)}",
+                expected="the same variables with the same values in every process",
+                received=others,
+                fix="build the model with the same seed everywhere "
+                "(`keras.utils.set_random_seed`), or load the same file",
+            )
+        )
 
 
 def check_batches(name: str, digests: Sequence[bytes], rank: int) -> None:
@@ -59,35 +62,25 @@ def check_batches(name: str, digests: Sequence[bytes], rank: int) -> None:
         digests: The digests of all processes, in the order of their ranks.
         rank: The rank of this process.
     """
-    _check(
-        "batches",
-        name,
-        digests,
-        rank,
+    others = _others(digests)
+    if others:
+        where = f"{name}, rank {rank} of {len(digests)}"
+        raise UsageError(different_batches(where, others))
+
+
+def different_batches(where: str, received: str) -> str:
+    """Returns what is to be said of processes whose batches differ."""
+    return explain(
+        "The processes were given different batches.",
+        where=where,
         expected="the same rows in the same order in every process",
+        received=received,
         fix="pass the whole data everywhere: each process takes its rows by itself; "
         "shuffle with the same seed (`keras.utils.set_random_seed`) or pass "
         "`shuffle=False`",
     )
 
 
-def _check(
-    what: str,
-    name: str,
-    digests: Sequence[bytes],
-    rank: int,
-    *,
-    expected: str,
-    fix: str,
-) -> None:
-    others = [str(i) for i, other in enumerate(digests) if other != digests[0]]
-    if others:
-        raise UsageError(
-            explain(
-                f"The processes were given different {what}.",
-                where=f"{name}, rank {rank} of {len(digests)}",
-                expected=expected,
-                received=f"others than on rank 0, on rank {', '.join(others)}",
-                fix=fix,
-            )
-        )
+def _others(digests: Sequence[bytes]) -> str:
+    ranks = [str(i) for i, other in enumerate(digests) if other != digests[0]]
+    return f"others than on rank 0, on rank {', '.join(ranks)}" if ranks else ""

@@ -21,6 +21,7 @@ class OneDevice:
 
     distribution = None
     splits_calls = False
+    splits_every_call = False
     steps = OrdinarySteps
 
     def __init__(self, name: str, device: Any, framework: str) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..._errors import UsageError, explain
 from ._agreement import (
     check_batches,
     check_models,
@@ -45,9 +46,27 @@ def replicas(
     names: list[str], devices: list[Any], merge: Any, home: Any
 ) -> OneDevice | MeshReplicas:
     """Plans a mesh. Results stay sharded, weights lie on every device."""
-    if len(devices) == 1:
+    if jax.process_count() > 1:
+        _check_processes(names, devices)
+    elif len(devices) == 1:
         return OneDevice(names[0], devices[0], "JAX")
     return MeshReplicas(names, devices)
+
+
+def _check_processes(names: list[str], devices: list[Any]) -> None:
+    taking_part = {device.process_index for device in devices}
+    absent = set(range(jax.process_count())) - taking_part
+    if absent:
+        raise UsageError(
+            explain(
+                "A process has none of the devices.",
+                where=f"argument `devices`, rank {jax.process_index()}",
+                expected="at least one device of each process",
+                received=f"{', '.join(names)}; none of process "
+                f"{', '.join(map(str, sorted(absent)))}",
+                fix="leave `devices` out to take all, or name some of each process",
+            )
+        )
 
 
 def _name(device: Any) -> str:
@@ -70,11 +89,12 @@ class MeshReplicas:
 
     place = None
     splits_calls = False
+    splits_every_call = False
 
     def __init__(self, names: list[str], devices: list[Any]) -> None:
         self.devices = tuple(names)
         mine = [d.process_index == jax.process_index() for d in devices]
-        self.near = names[mine.index(True)] if any(mine) else names[0]
+        self.near = names[mine.index(True)]
         self.steps = ShardedSteps
         mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
         self.distribution = _Rows(device_mesh=mesh, auto_shard_dataset=False)

@@ -10,8 +10,9 @@ each replica draws numbers of its own, the same ones in every run.
 
 A model whose call cannot be split without changing its numbers (it adds losses or
 changes variables of its own while it is called) is called on the whole batch by
-every replica, with a warning: the same numbers, without the gain. What no one can
-see is a layer that mixes rows and keeps nothing: it mixes those of its replica.
+every replica, with a warning: the same numbers, without the gain. What is
+not seen in inference is a layer that mixes rows in training and keeps nothing: it
+mixes those of its replica.
 
 With several workers (`TF_CONFIG`) the strategy is a
 `tf.distribute.MultiWorkerMirroredStrategy`. Each worker is given the same data, calls
@@ -91,6 +92,7 @@ class MirroredReplicas:
 
     distribution = None
     splits_calls = True
+    splits_every_call = False
 
     def __init__(self, names: list[str], devices: list[Any], merge: Any) -> None:
         self.devices = tuple(names)

@@ -13,7 +13,7 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import (
 )
 
 from ...._errors import UsageError, explain
-from .._agreement import check_models, digest_of_model
+from .._agreement import check_models, different_batches, digest_of_model
 from .strategy import WholeBatches
 
 
@@ -54,7 +54,8 @@ class WholeBatchWorkers(WholeBatches, tf.distribute.Strategy):
         every = context.all_gather(marks[None], axis=0)
         # Machines may round a sum differently, so it need not be the same to a bit.
         far = tf.abs(every[:, ::2] - every[:1, ::2]) > 1e-9 * every[:, 1::2]
-        return [tf.debugging.Assert(~tf.reduce_any(far), [_DIFFERENT])]
+        with tf.device("CPU:0"):  # Where strings are.
+            return [tf.debugging.Assert(~tf.reduce_any(far), [_DIFFERENT])]
 
 
 def _has_numbers(leaf: Any) -> bool:
@@ -66,20 +67,15 @@ def _mark(leaf: Any) -> tuple[Any, Any]:
     """Returns a sum that tells batches and orders of rows apart, and its scale."""
     count = tf.shape(leaf)[0]
     rows = tf.reshape(tf.cast(leaf, tf.float64), [count, -1])
+    rows = tf.where(tf.math.is_nan(rows), tf.zeros_like(rows), rows)
     weights = tf.range(1, tf.cast(count, tf.float64) + 1, dtype=tf.float64)
     total = tf.reduce_sum(tf.reduce_sum(rows, 1) * weights)
     scale = tf.reduce_sum(tf.reduce_sum(tf.abs(rows), 1) * weights)
     return total + tf.cast(count, tf.float64), scale + 1
 
 
-_DIFFERENT = explain(
-    "The processes were given different batches.",
-    where="a step of a replicated model",
-    expected="the same rows in the same order in every process",
-    received="rows that differ by worker",
-    fix="pass the whole data everywhere: each worker takes its rows by itself; "
-    "shuffle with the same seed (`keras.utils.set_random_seed`) or pass "
-    "`shuffle=False`",
+_DIFFERENT = different_batches(
+    "a step of a replicated model", "rows that differ by worker"
 )
 
 
@@ -113,6 +109,7 @@ class WorkerReplicas:
 
     distribution = None
     splits_calls = True
+    splits_every_call = False
 
     def __init__(self, names: list[str], strategy: Any, steps: type) -> None:
         extended = strategy.extended

@@ -43,6 +43,7 @@ class LocalReplicas:
     """Replicas that one process runs."""
 
     distribution = None
+    splits_every_call = True
 
     def __init__(
         self, names: list[str], devices: list[Any], merge: Any, home: Any
@@ -55,8 +56,11 @@ class LocalReplicas:
         self._devices = devices
         self._merge = merge
         self._calls = 0
-        # Of models that were called before: whether their layers have constants.
-        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        # Of models that were called before, in training or not: whether their layers
+        # have constants.
+        self._known: weakref.WeakKeyDictionary[Any, dict[bool, bool]] = (
+            weakref.WeakKeyDictionary()
+        )
         statistics.install()
         random_numbers.install()
 
@@ -93,8 +97,10 @@ class LocalReplicas:
         if batch == 0 or (batch == 1 and self._devices[0] == self.place):
             return plain(*args, **kwargs)
         cuts = cutting.shares(batch, len(self._devices))
-        watch = None if model in self._known else AttributeWatch(model)
-        has_constants = self._known[model] if watch is None else watch.has_constants()
+        known = self._known.setdefault(model, {})
+        is_training = bool(kwargs.get("training"))  # Layers may do other things.
+        watch = None if is_training in known else AttributeWatch(model)
+        has_constants = known[is_training] if watch is None else watch.has_constants()
         indices = range(len(cuts))
         names = [f"Replica {i} of {model.name} ({self.devices[i]})" for i in indices]
         with random_numbers.global_stream() as streams, ExitStack() as stack:
@@ -119,7 +125,7 @@ class LocalReplicas:
                     stack.enter_context(numbers)
             self._calls += 1
             finished = take_turns([partial(run, i) for i in indices], names)
-        self._known[model] = has_constants
+        known[is_training] = has_constants
         leave_behind(model, finished[0])
         sizes = [rows.stop - rows.start for rows in cuts]
         return cutting.join([f.outputs for f in finished], sizes, self._merge)
@@ -158,6 +164,7 @@ class SplitSteps:
         plain = super().call  # type: ignore[misc]
         if in_stateless_scope() or str(get_device()) == "meta":
             return plain(*args, **kwargs)
+        self.check_rows()
         return self.replicas.call(self, plain, args, kwargs)
 
 

@@ -29,8 +29,8 @@ import torch
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from torch.nn.parallel import DistributedDataParallel
 
-from ...._errors import ReplicaError, explain
-from .._agreement import check_models, digest_of_model
+from ...._errors import ReplicaError, UsageError
+from .._agreement import check_models, different_batches, digest_of_model
 from . import cutting, random_numbers, statistics
 from .collectives import Meeting, is_loss, lost
 from .local import (
@@ -49,6 +49,7 @@ class ProcessReplicas:
 
     distribution = None
     splits_calls = True
+    splits_every_call = True
 
     def __init__(self, device: Any) -> None:
         if device.type == "cuda":
@@ -59,7 +60,11 @@ class ProcessReplicas:
         self.near = name_of(device)
         self.steps = ProcessSteps
         self._calls = 0
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # Called before.
+        # Models that were called before: in training, or not.
+        self._known: dict[bool, weakref.WeakSet[Any]] = {
+            True: weakref.WeakSet(),
+            False: weakref.WeakSet(),
+        }
         self._wrapped: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         statistics.install()
         random_numbers.install()
@@ -101,6 +106,7 @@ class ProcessReplicas:
         batch = cutting.batch_size((args, kwargs))
         if batch == 0:
             return plain(*args, **kwargs)
+        known = self._known[bool(kwargs.get("training"))]
         check = self._begin_to_compare(model, args, kwargs)
         cuts = cutting.shares(batch, self.meeting.size)
         is_idle = self.meeting.rank >= len(cuts)
@@ -118,7 +124,7 @@ class ProcessReplicas:
                 self.meeting.total,
                 streams,
                 is_idle=is_idle,
-                watch=None if model in self._known else AttributeWatch(model).check,
+                watch=None if model in known else AttributeWatch(model).check,
             )
 
             def run_share() -> Finished:
@@ -132,7 +138,7 @@ class ProcessReplicas:
                 tensors = self._parallel(model, weights)(run)
             else:
                 tensors = run(())
-            self._known.add(model)
+            known.add(model)
             return run.finish(model, list(tensors))
 
     def _parallel(self, model: Any, weights: list[Any]) -> Any:
@@ -160,17 +166,8 @@ class ProcessReplicas:
         sums, sizes = found[:, ::2], found[:, 1::2]
         # Machines may round a sum differently, so it need not be the same to a bit.
         if (np.abs(sums - sums[0]) > 1e-9 * np.maximum(sizes, sizes[0])).any():
-            raise ReplicaError(
-                explain(
-                    "The processes were given different batches.",
-                    where=f"{model.name}, rank {self.meeting.rank}",
-                    expected="the same rows in the same order in every process",
-                    received="rows that differ by process",
-                    fix="call `keras.utils.set_random_seed` with the same number in "
-                    "every process, or pass `shuffle=False`; do not shard the data, "
-                    "each process takes its rows of every batch by itself",
-                )
-            )
+            where = f"{model.name}, rank {self.meeting.rank} of {self.meeting.size}"
+            raise UsageError(different_batches(where, "rows that differ by rank"))
 
 
 class ProcessSteps(SplitSteps):
@@ -308,7 +305,7 @@ def _mark(leaf: Any) -> tuple[float, ...]:
     """Returns a sum that tells batches and orders of rows apart, and its scale."""
     if not isinstance(leaf, torch.Tensor) or leaf.ndim == 0 or leaf.is_complex():
         return ()
-    rows = leaf.detach().reshape(len(leaf), -1)
+    rows = torch.nan_to_num(leaf.detach().reshape(len(leaf), -1))
     weights = torch.arange(1, len(leaf) + 1, dtype=torch.float64, device=leaf.device)
     sums = rows.sum(1, dtype=torch.float64)
     sizes = rows.abs().sum(1, dtype=torch.float64)
