@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from rich.console import Console
 
 from . import _keras
 from ._backends import engines
@@ -172,7 +175,8 @@ def replicate(
     if isinstance(model, Replicated):
         original = model.template
     replicas.agree(original)
-    copy = clone_onto(original, device=replicas.place, layouts=layouts)
+    with _progress(original, names):
+        copy = clone_onto(original, device=replicas.place, layouts=layouts)
     kind = type(copy)
     # By module and name Keras writes the class into a file: it is the model's own.
     own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -214,6 +218,18 @@ def gather(many: M, device: Any = None) -> M:
     place = find_device(many.replicas.near if device is None else device)
     plain: Any = clone_onto(many.template, device=place)
     return plain
+
+
+@contextmanager
+def _progress(model: Any, names: list[str]) -> Iterator[None]:
+    """Says on a terminal what is going on, while a large model is on its way."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    size = sum(map(_keras.size_in_bytes, model.variables))
+    with console.status(f"{model.name}: {size:,} bytes to {', '.join(names)}"):
+        yield
 
 
 def _is_remote(path: Any) -> bool:

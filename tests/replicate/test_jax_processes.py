@@ -134,6 +134,28 @@ def test_processes_with_different_models_or_data_are_told(tmp_path):
         assert output.count("received: others than on rank 0, on rank 1") == 2
 
 
+EIGHT = """
+import keras
+import regraft
+from replicate.models import BUILDERS
+from replicate.test_training import assert_close, numbers, train
+build, x, y = BUILDERS["cnn"]
+model = build()
+one, many = regraft.clone(model), regraft.replicate(model)
+assert many.devices == tuple(f"cpu:{i}" for i in range(8))
+assert_close(train(one, x[:24], y[:24]), train(many, x[:24], y[:24]))
+assert_close(numbers(one), numbers(regraft.gather(many)))
+print("eight")
+"""
+
+
+def test_eight_devices_of_one_process():
+    flags = "--xla_force_host_platform_device_count=8"
+    [(status, output, _)] = run_together(EIGHT, [()], env={"XLA_FLAGS": flags})
+    assert status == 0, output[-3000:]
+    assert "eight" in output
+
+
 def test_one_process_needs_no_agreement():
     model = BUILDERS["sequential"][0]()
     assert "processes" not in regraft.replicate(model, 2).replicas.describe()
