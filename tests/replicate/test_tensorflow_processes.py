@@ -127,6 +127,7 @@ def test_a_worker_that_dies_ends_the_other_one(tmp_path):
     assert second[0] != 0
     assert first[0] != 0
     assert "done" not in first[1]
+    assert "task:1" in first[2]  # TensorFlow names who is missing.
     assert time.monotonic() - began < 200
 
 
