@@ -40,10 +40,8 @@ class Placement:
     @classmethod
     def of(cls, model: Any, replicas: engines.Replicas) -> Placement:
         """Looks at the variables of a model, and of its optimizer."""
-        optimizer = getattr(model, "optimizer", None)
-        variables = [*model.variables, *(optimizer.variables if optimizer else ())]
         rows = []
-        for variable in variables:
+        for variable in _keras.variables_in_training(model):
             row = Placed(
                 variable.path,
                 tuple(variable.shape),

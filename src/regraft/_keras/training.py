@@ -114,6 +114,12 @@ def optimizers_of(trainer: Any) -> Iterator[Any]:
         optimizer = getattr(optimizer, "inner_optimizer", None)
 
 
+def variables_in_training(model: Any) -> list[Any]:
+    """Returns the variables of a model and of the optimizer it was compiled with."""
+    optimizer = getattr(model, "optimizer", None)
+    return [*model.variables, *(optimizer.variables if optimizer else ())]
+
+
 def set_strategy(optimizer: Any, strategy: Any) -> None:
     """Says under which `tf.distribute` strategy an optimizer makes its variables."""
     vars(optimizer)["_distribution_strategy"] = strategy

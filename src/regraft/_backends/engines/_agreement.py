@@ -6,18 +6,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
+from ... import _keras
 from ..._errors import UsageError, explain
 
 
 def digest_of_model(model: Any) -> bytes:
     """Returns 32 bytes that stand for all names, shapes and values of a model."""
-    optimizer = getattr(model, "optimizer", None)
     found = hashlib.sha256()
-    for variable in [*model.variables, *(optimizer.variables if optimizer else ())]:
-        value = np.asarray(keras.ops.convert_to_numpy(variable))
+    for variable in _keras.variables_in_training(model):
+        value = _keras.to_numpy(variable)
         found.update(f"{variable.path} {value.shape} {value.dtype}".encode())
         found.update(value.tobytes())
     return found.digest()

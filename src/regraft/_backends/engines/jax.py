@@ -98,7 +98,9 @@ class MeshReplicas:
         self.steps = ShardedSteps
         mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
         self.distribution = _Rows(device_mesh=mesh, auto_shard_dataset=False)
-        self._whole = NamedSharding(mesh.backend_mesh, PartitionSpec())
+        whole = NamedSharding(mesh.backend_mesh, PartitionSpec())
+        # Made once: JAX compiles for each function that it is given.
+        self._bring_here = jax.jit(lambda tree: tree, out_shardings=whole)
 
     def agree(self, model: Any) -> None:
         """Compares the digests of all processes."""
@@ -150,7 +152,7 @@ class MeshReplicas:
         """Brings results of other processes here, so that they can be read."""
         if jax.process_count() == 1:
             return results
-        return jax.jit(lambda tree: tree, out_shardings=self._whole)(results)
+        return self._bring_here(results)
 
 
 def _is_array(leaf: Any) -> bool:

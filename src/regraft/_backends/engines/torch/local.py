@@ -52,6 +52,7 @@ class LocalReplicas:
         self.near = names[0]
         self.splits_calls = len(devices) > 1
         self.place = devices[0] if home is None else home
+        self.home = name_of(self.place)
         self.steps = SplitSteps
         self._devices = devices
         self._merge = merge
@@ -141,21 +142,21 @@ class SplitSteps:
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Compiles; what that makes lies where the weights are kept."""
-        with keras.device(name_of(self.replicas.place)):
+        with keras.device(self.replicas.home):
             return super().compile(*args, **kwargs)  # type: ignore[misc]
 
     def _symbolic_build(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with keras.device(name_of(self.replicas.place)):
+        with keras.device(self.replicas.home):
             return super()._symbolic_build(*args, **kwargs)  # type: ignore[misc]
 
     def train_step(self: Any, data: Any) -> Any:
         """Trains on a batch, where the weights are kept."""
-        with keras.device(name_of(self.replicas.place)):
+        with keras.device(self.replicas.home):
             return super().train_step(data)  # type: ignore[misc]
 
     def test_step(self: Any, data: Any) -> Any:
         """Evaluates a batch, where the weights are kept."""
-        with keras.device(name_of(self.replicas.place)):
+        with keras.device(self.replicas.home):
             return super().test_step(data)  # type: ignore[misc]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]

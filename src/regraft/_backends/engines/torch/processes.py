@@ -57,7 +57,7 @@ class ProcessReplicas:
         self.meeting = Meeting(device)
         self.devices = tuple(self.meeting.gather(name_of(device)))
         self.place = device
-        self.near = name_of(device)
+        self.near = self.home = name_of(device)
         self.steps = ProcessSteps
         self._calls = 0
         # Models that were called before: in training, or not.
