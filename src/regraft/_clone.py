@@ -18,7 +18,7 @@ from ._errors import (
 )
 from ._placement import Layouts, find_device
 from ._rename import rename
-from ._walk import Rules, Walk, is_model_state, keeper
+from ._walk import Keep, Rules, Walk, is_model_state
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]
@@ -104,7 +104,7 @@ def clone(
             keep=keep,
         )
         return clone(drawn, keep=keep, device=device, distribution=distribution)
-    walk = Walk(model, rules=rules, keep=keeper(_as_tuple(keep)))
+    walk = Walk(model, rules=rules, keep=_keeper(_as_tuple(keep)))
     if weights == "share":
         _share_weights(walk)
     new = walk.run()
@@ -225,6 +225,26 @@ def _warn_about_globals(walk: Walk) -> None:
 
 def _is_library(module: str) -> bool:
     return module.split(".")[0] in {"builtins", "keras", "keras_hub", "torch", "flax"}
+
+
+def _keeper(keep: Iterable[Any]) -> Keep | None:
+    """Turns `keep=` (objects, types, predicates) into one question.
+
+    A class means its instances; any other callable that is a plain function is
+    a predicate; everything else is an object, compared by identity.
+    """
+    kinds = tuple(k for k in keep if isinstance(k, type))
+    asked = [k for k in keep if isinstance(k, types.FunctionType | types.LambdaType)]
+    objects = {id(k) for k in keep}
+    if not objects:
+        return None
+
+    def kept(obj: Any) -> bool:
+        if id(obj) in objects or isinstance(obj, kinds):
+            return True
+        return any(bool(ask(obj)) for ask in asked)
+
+    return kept
 
 
 def _as_tuple(keep: Any) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ import gc
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -387,23 +387,3 @@ def is_model_state(obj: Any) -> bool:
         _keras.KerasTensor,
     )
     return isinstance(obj, kinds)
-
-
-def keeper(keep: Iterable[Any]) -> Keep | None:
-    """Turns `keep=` (objects, types, predicates) into one question.
-
-    A class means its instances; any other callable that is a plain function is
-    a predicate; everything else is an object, compared by identity.
-    """
-    kinds = tuple(k for k in keep if isinstance(k, type))
-    asked = [k for k in keep if isinstance(k, types.FunctionType | types.LambdaType)]
-    objects = {id(k) for k in keep}
-    if not objects:
-        return None
-
-    def kept(obj: Any) -> bool:
-        if id(obj) in objects or isinstance(obj, kinds):
-            return True
-        return any(bool(ask(obj)) for ask in asked)
-
-    return kept

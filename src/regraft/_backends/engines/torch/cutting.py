@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 import torch
-from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
+from .... import _keras
 from ...._errors import ReplicaError, UsageError, explain
 
 
@@ -58,9 +58,9 @@ def cut(inputs: Any, rows: slice, batch: int, device: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return part
         new = part.to(device)
-        mask = get_keras_mask(leaf)
+        mask = _keras.mask_of(leaf)
         if mask is not None:
-            set_keras_mask(new, cut_leaf(mask))
+            _keras.set_mask(new, cut_leaf(mask))
         return new
 
     return keras.tree.map_structure(cut_leaf, inputs)
@@ -79,9 +79,9 @@ def join(parts: Sequence[Any], sizes: Sequence[int], device: Any) -> Any:
         if not all(has_rows(x, n) for x, n in zip(leaves, sizes, strict=True)):
             return _only(leaves, device)
         whole = torch.cat([leaf.to(device) for leaf in leaves])
-        masks = [get_keras_mask(leaf) for leaf in leaves]
+        masks = [_keras.mask_of(leaf) for leaf in leaves]
         if all(mask is not None for mask in masks):
-            set_keras_mask(whole, torch.cat([mask.to(device) for mask in masks]))
+            _keras.set_mask(whole, torch.cat([mask.to(device) for mask in masks]))
         return whole
 
     return keras.tree.map_structure(join_leaves, *parts)

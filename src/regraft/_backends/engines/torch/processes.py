@@ -26,9 +26,9 @@ from typing import Any
 import keras
 import numpy as np
 import torch
-from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from torch.nn.parallel import DistributedDataParallel
 
+from .... import _keras
 from ...._errors import ReplicaError, UsageError
 from .._agreement import check_models, different_batches, digest_of_model
 from . import cutting, random_numbers, statistics
@@ -247,9 +247,9 @@ class _Run:
         return keras.tree.pack_sequence_as(finished.outputs, outputs)
 
     def _with_mask(self, whole: Any, leaf: Any) -> Any:
-        mask = get_keras_mask(leaf)
+        mask = _keras.mask_of(leaf)
         if mask is not None:
-            set_keras_mask(whole, self._meeting.gather_rows(mask, self._sizes))
+            _keras.set_mask(whole, self._meeting.gather_rows(mask, self._sizes))
         return whole
 
     def _check_others(self, leaves: list[Any]) -> None:
