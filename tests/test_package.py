@@ -7,11 +7,16 @@ import pytest
 import regraft
 
 PUBLIC = [
+    "ClassChangedWarning",
     "CopyError",
     "Difference",
     "DifferenceError",
+    "EditNotSavedWarning",
+    "Fate",
     "GlobalReferenceWarning",
     "Graph",
+    "Lineage",
+    "MismatchError",
     "Node",
     "OutOfMemoryError",
     "Proof",
@@ -28,7 +33,10 @@ PUBLIC = [
     "diff",
     "gather",
     "graph",
+    "join",
+    "lineage",
     "multi_gpu_model",
+    "recipes",
     "register_copier",
     "replicate",
     "verify",

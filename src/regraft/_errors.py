@@ -3,12 +3,15 @@
 ```
 RegraftError
 ├── UsageError (ValueError)          an argument is wrong
-│   └── UsageTypeError (TypeError)   an argument has the wrong type
+│   ├── UsageTypeError (TypeError)   an argument has the wrong type
+│   └── MismatchError                an edit changes the shapes of variables
 ├── CopyError (TypeError)            an object cannot be copied faithfully
 ├── OutOfMemoryError (MemoryError)   a device has no room for a copy
 ├── ReplicaError (RuntimeError)      a step on many devices cannot be finished
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
+ClassChangedWarning (UserWarning)    an edited model is no longer of its class
+EditNotSavedWarning (UserWarning)    a file would not have what was edited
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
 UnsplitBatchWarning (UserWarning)    every device computes whole batches
 ```
@@ -32,6 +35,10 @@ class UsageTypeError(UsageError, TypeError):
     """An argument has a type that regraft cannot work with."""
 
 
+class MismatchError(UsageError):
+    """Variables of an edited model would have to change their shapes."""
+
+
 class CopyError(RegraftError, TypeError):
     """An object inside the model cannot be copied faithfully."""
 
@@ -50,6 +57,14 @@ class DifferenceError(RegraftError, AssertionError):
 
 class GlobalReferenceWarning(UserWarning):
     """A function of the model reads a layer or variable from a module global."""
+
+
+class ClassChangedWarning(UserWarning):
+    """An edited model is a plain Functional model, no longer of its old class."""
+
+
+class EditNotSavedWarning(UserWarning):
+    """A layer was edited inside, and files that Keras writes do not tell."""
 
 
 class SingleDeviceWarning(UserWarning):

@@ -53,6 +53,42 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
         _keras.retrack(operation)
 
 
+def rename_layer(layer: Any, name: str) -> dict[str, str]:
+    """Renames one operation in place, with the paths of what is inside it.
+
+    Args:
+        layer: The operation.
+        name: Its new name.
+
+    Returns:
+        The new path of each variable whose path changed, by the old one.
+    """
+    old, start = layer.name, _keras.path_of_layer(layer)
+    _keras.set_name(layer, name)
+    if not isinstance(layer, _keras.Layer):
+        return {}
+    parent, _, last = (start or old).rpartition("/")
+    if last != old:
+        return {}
+    before = f"{parent}/{old}" if parent else old
+    after = f"{parent}/{name}" if parent else name
+
+    def moved(path: str) -> str:
+        inside = path == before or path.startswith(f"{before}/")
+        return after + path[len(before) :] if inside else path
+
+    found = {}
+    for below in _keras.all_layers(layer):
+        _keras.move_paths(below, moved)
+        for variable in _keras.own_variables(below):
+            path = moved(variable.path)
+            if path != variable.path:
+                found[variable.path] = path
+                _keras.set_path(variable, path)
+        _keras.retrack(below)
+    return found
+
+
 def operations_of_models(model: Any) -> list[Any]:
     """Returns a model and the operations of every model inside it, each once."""
     found: dict[int, Any] = {}

@@ -79,6 +79,37 @@ def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
     return new, walk
 
 
+class _Compiled(Rules):
+    """Leaves the state of `compile()` out, if it is not wanted."""
+
+    def __init__(self, *, dropped: bool) -> None:
+        self._dropped = dropped
+
+    def attributes(self, obj: Any, state: dict[str, Any]) -> None:
+        if self._dropped and isinstance(obj, _keras.Trainer):
+            _keras.drop_compile_state(state)
+
+
+def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
+    """Copies a model around new parts; what is attached to it keeps its weights.
+
+    Args:
+        model: The model.
+        memo: For the id of each old part what takes its place.
+        compiled: `"drop"` for a model that is not compiled.
+
+    Returns:
+        The new model, and the walk that made it.
+    """
+    walk = _Transplant(model, model, rules=_Compiled(dropped=compiled == "drop"))
+    walk.memo.update(memo)
+    # A layer that holds the model may have brought a copy of it already.
+    walk.memo.pop(id(model), None)
+    walk.memo.pop(id(vars(model)), None)
+    _drop_derived_state(walk, model)
+    return walk.run(), walk
+
+
 def reset_optimizers(walk: Walk, model: Any, new: Any) -> None:
     """Starts the optimizers of a model's copy anew.
 

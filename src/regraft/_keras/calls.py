@@ -93,6 +93,64 @@ def call_order(graph: Any) -> list[Any]:
     return list(order.values())
 
 
+def calls_behind(outputs: list[Any], given: set[int]) -> list[Any]:
+    """Returns the calls that made tensors of others, in an order that works.
+
+    Args:
+        outputs: What was made.
+        given: The ids of the tensors that it was made of.
+    """
+    order: dict[int, Any] = {}
+    for output in outputs:
+        start = None if id(output) in given else producer(output)
+        stack = [] if start is None else [start]
+        while stack:
+            node = stack[-1]
+            tensors = [x for x in argument_tensors(node) if id(x) not in given]
+            needs = [producer(x) for x in tensors]
+            needs = [n for n in needs if n is not None and id(n) not in order]
+            if needs:
+                stack.extend(reversed(needs))
+            else:
+                order[id(node)] = node
+                stack.pop()
+    return list(order.values())
+
+
+class unnoted_calls:
+    """A context after which operations do not know of the calls made in it.
+
+    The caller lists the operations on the list that it is given.
+    """
+
+    def __enter__(self) -> list[Any]:
+        self._operations: list[Any] = []
+        return self._operations
+
+    def __exit__(self, *_: object) -> None:
+        for operation in self._operations:
+            inbound = operation._inbound_nodes
+            known = [n for n in inbound if not _is_from_nowhere(n)]
+            if len(known) != len(inbound):
+                inbound[:] = known
+
+
+def _is_from_nowhere(node: Any) -> bool:
+    """Tells whether a call goes back to tensors that belong to no graph."""
+    stack, seen = [node], set()
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        for tensor in current.input_tensors:
+            before = producer(tensor)
+            if before is None:
+                return True
+            stack.append(before)
+    return False
+
+
 def call_chain(graph: Any) -> list[Any] | None:
     """Returns the layers of a graph that is a mere sequence of them, or None."""
     operations, last = [], None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import keras
+from keras.src.layers.input_spec import InputSpec
 from keras.src.layers.layer import Layer
 from keras.src.models.functional import Functional
 from keras.src.ops.operation import Operation
@@ -80,9 +82,22 @@ def forget_variables(layer: Any) -> None:
     state["built"] = False
     if state.get("lora_enabled"):
         state["lora_enabled"] = False  # `build()` enables it again.
+    if state.get("_input_spec") is not None:
+        wanted = keras.tree.map_structure(_any_size, state["_input_spec"])
+        state["_input_spec"] = wanted
     modules = state.get("_modules")
     if modules is not None:  # torch: parameters are tracked again after `build()`.
         modules.pop("_torch_params", None)
+
+
+def _any_size(spec: Any) -> Any:
+    """Returns what a layer demands of its input without the sizes it was built for."""
+    if not isinstance(spec, InputSpec):
+        return spec
+    ndim = spec.ndim if spec.shape is None else len(spec.shape)
+    return InputSpec(
+        dtype=spec.dtype, ndim=ndim, min_ndim=spec.min_ndim, max_ndim=spec.max_ndim
+    )
 
 
 def has_trusted_config(layer: Any) -> bool:
@@ -203,3 +218,61 @@ def count_parameters(*operations: Any) -> int:
     layers = [op for op in operations if isinstance(op, Layer)]
     weights = {id(weight): weight for layer in layers for weight in layer.weights}
     return sum(math.prod(weight.shape) for weight in weights.values())
+
+
+def chain_of(layers: list[Any], name: str) -> Any:
+    """Returns a Sequential that calls layers one after the other."""
+    return Sequential(layers, name=name)
+
+
+def identity(name: str) -> Any:
+    """Returns a layer that returns what it is given, its mask too."""
+    return keras.layers.Identity(name=name)
+
+
+def set_class(model: Any, kind: type) -> None:
+    """Makes a model an instance of a class that it was derived from."""
+    model.__class__ = kind
+
+
+# What Keras, torch and TensorFlow keep on every layer for themselves.
+_BOOKKEEPING = frozenset(
+    {
+        "name",
+        "_path",
+        "_parent_path",
+        "_inbound_nodes",
+        "_outbound_nodes",
+        "_tracker",
+        "_lock",
+        "_layers",
+        "_metrics",
+        "_seed_generators",
+        "_trainable_variables",
+        "_non_trainable_variables",
+        "_call_signature",
+        "_build_shapes_dict",
+        "_modules",
+        "_parameters",
+        "_buffers",
+        "_torch_params",
+        "_obj_reference_counts_dict",
+        "_unconditional_checkpoint_dependencies",
+        "_unconditional_dependency_names",
+        "build",
+        "quantize",
+    }
+)
+
+
+def own_attributes(layer: Any) -> dict[str, Any]:
+    """Returns what a layer's class and its user put on it, by name."""
+    state = vars(layer)
+    names = [*state, *(state.get("_modules") or ()), *(state.get("_parameters") or ())]
+    kept = [n for n in dict.fromkeys(names) if n not in _BOOKKEEPING]
+    return {n: getattr(layer, n) for n in kept if not n.startswith("_self_")}
+
+
+def runs_its_graph(model: Any) -> bool:
+    """Tells whether calling a model does nothing but what its graph says."""
+    return type(model).call in (Functional.call, Sequential.call)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras.src.utils.naming import to_snake_case
+
 from .classes import InputLayer
+
+
+def snake_case(name: str) -> str:
+    """Returns the name that Keras makes of a class's name for its instances."""
+    return str(to_snake_case(name))
 
 
 def set_name(operation: Any, name: str) -> None:

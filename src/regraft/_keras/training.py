@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .classes import Variable
-from .variables import raw_value
+from .variables import raw_value, to_numpy
 
 # What a model made for itself while it ran: compiled functions, iterators, the
 # live state of a JAX loop. They belong to the original alone; a copy starts
@@ -177,3 +177,46 @@ def slots(optimizer: Any) -> list[Any]:
     """Returns the variables that an optimizer made for those it works on."""
     kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
     return [v for v in optimizer._variables if id(v) not in kept]
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """Returns the variables that an optimizer works on."""
+    return list(optimizer._trainable_variables)
+
+
+def slots_by_attribute(optimizer: Any) -> dict[str, list[Any]]:
+    """Returns the lists in which an optimizer keeps one slot for each variable."""
+    count = len(optimizer._trainable_variables)
+    found = {}
+    for name, value in vars(optimizer).items():
+        plain = getattr(value, "__wrapped__", value)
+        if name == "_trainable_variables" or not isinstance(plain, list):
+            continue
+        is_slot = [x is None or isinstance(x, Variable) for x in plain]
+        if len(plain) == count and all(is_slot) and name not in _NO_SLOTS:
+            found[name] = list(plain)
+    return found
+
+
+# All variables of an optimizer, whatever they are for.
+_NO_SLOTS = ("_variables",)
+
+
+def iterations(optimizer: Any) -> Any:
+    """Returns how many steps an optimizer has made."""
+    return to_numpy(optimizer._iterations)
+
+
+def set_iterations(optimizer: Any, count: Any) -> None:
+    """Says how many steps an optimizer has made."""
+    optimizer._iterations.assign(count)
+
+
+def move_compile_state(model: Any, other: Any) -> None:
+    """Gives another model what `compile()` set on a model."""
+    state = vars(model)
+    if not state.get("compiled"):
+        return
+    for name in COMPILE_STATE:
+        if name in state:
+            setattr(other, name, state[name])

@@ -7,112 +7,43 @@ was read from. Nested models are graphs inside, and layers that hold layers show
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import keras
-
-from . import _graph_text, _keras, _picture
-from ._errors import UsageError, UsageTypeError, did_you_mean, explain
-from ._select import Selection, Where, select
-
-
-@dataclass(frozen=True, order=True)
-class Ref:
-    """One output of one call.
-
-    Attributes:
-        path: The path of the layer that is called.
-        call: Which of its calls, counted from 0.
-        output: Which of the outputs of that call.
-    """
-
-    path: str
-    call: int = 0
-    output: int = 0
-
-    def __str__(self) -> str:
-        call = f"#{self.call}" if self.call else ""
-        output = f"[{self.output}]" if self.output else ""
-        return f"{self.path}{call}{output}"
+from .. import _keras
+from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from . import picture, text
+from .node import Node, Ref, nodes_of
+from .select import Selection, Where, select
+from .slots import slots_in
+from .table import Table, read
+from .verbs import Verbs
 
 
-@dataclass(frozen=True)
-class Output:
-    """What a call returns: one tensor of it."""
+class Ends(tuple[Ref, ...]):
+    """The inputs or outputs of a graph; called, it chooses others."""
 
-    shape: tuple[int | None, ...] | None
-    dtype: str
-    is_masked: bool
+    _choose: Any
+
+    def __new__(cls, refs: Iterable[Ref], choose: Any) -> Ends:
+        """Makes the tuple, and notes who chooses others."""
+        self = super().__new__(cls, refs)
+        self._choose = choose
+        return self
+
+    def __call__(self, *chosen: Any, **named: Any) -> Any:
+        """Returns a graph with other inputs or outputs: see `Graph`."""
+        return self._choose(*chosen, **named)
 
 
 @dataclass(frozen=True)
-class Node:
-    """One call of a layer or operation, or a layer inside another one.
-
-    Attributes:
-        path: Names from the outermost model down, with slashes between.
-        layer: The layer or operation itself.
-        call: Which of the layer's calls in this graph this is, counted from 0.
-        calls: How often the layer is called in this graph.
-        outputs: The tensors that the call returns. A layer that is only held by
-            another one has none that is known.
-        sources: Where the tensors come from that it is called with.
-        consumers: The calls that one of its outputs goes to.
-        inside: The nodes of a nested model, or the layers that a layer holds.
-        arguments: All it is called with, `Ref`s in place of tensors.
-    """
-
-    path: str
-    layer: Any
-    call: int = 0
-    calls: int = 1
-    outputs: tuple[Output, ...] = ()
-    sources: tuple[Ref, ...] = ()
-    consumers: tuple[Ref, ...] = ()
-    inside: tuple[Node, ...] = ()
-    arguments: Any = field(default=None, compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The name of the layer, which is the end of its path."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def kind(self) -> type:
-        """The class of the layer."""
-        return type(self.layer)
-
-    @property
-    def is_input(self) -> bool:
-        """Whether this is an input of its graph."""
-        return isinstance(self.layer, _keras.InputLayer)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the layer is called more than once in its graph."""
-        return self.calls > 1
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers the layer has learned or keeps."""
-        return _keras.count_parameters(self.layer)
-
-    def walk(self) -> Iterator[Node]:
-        """Yields the node and all nodes inside it."""
-        yield self
-        for node in self.inside:
-            yield from node.walk()
-
-    def __str__(self) -> str:
-        return _graph_text.line(self)
-
-
-@dataclass(frozen=True)
-class Graph:
+class Graph(Verbs):
     """The calls of a model, as a value.
+
+    `graph.inputs` and `graph.outputs` are tuples; called, they choose others:
+    `graph.outputs("pool")` is the graph that ends there.
 
     Attributes:
         name: The name of the model.
@@ -124,9 +55,10 @@ class Graph:
 
     name: str
     nodes: tuple[Node, ...]
-    inputs: tuple[Ref, ...]
-    outputs: tuple[Ref, ...]
+    inputs: Ends
+    outputs: Ends
     model: Any = field(compare=False, repr=False)
+    _table: Table = field(compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -196,6 +128,31 @@ class Graph:
         ]
         return problems
 
+    def _with(self, table: Table) -> Graph:
+        return of_table(table)
+
+    def _end(self, end: Any) -> Any:
+        """Turns a path, a `Ref` or a node into the place and the output it means."""
+        if isinstance(end, str):
+            node = self[end]
+        elif isinstance(end, Ref):
+            return self[end].place, end.output
+        elif isinstance(end, Node):
+            node = end
+        else:
+            return end
+        if len(node.outputs) != 1:
+            raise UsageError(
+                explain(
+                    "It must be said which output of the layer is meant.",
+                    where=node.path,
+                    expected="a layer that returns one tensor, or a `Ref`",
+                    received=f"a layer with {len(node.outputs)} known outputs",
+                    fix=f"pass `regraft.Ref({node.path!r}, output=0)`",
+                )
+            )
+        return node.place, 0
+
     @cached_property
     def _first(self) -> dict[str, Node]:
         found: dict[str, Node] = {}
@@ -208,11 +165,11 @@ class Graph:
         return {(node.path, node.call): node for node in self.walk()}
 
     def __str__(self) -> str:
-        return _graph_text.table(self)
+        return text.table(self)
 
     def _repr_svg_(self) -> str:
         """Draws the graph, where a notebook asks for it."""
-        return _picture.svg(self)
+        return picture.svg(self)
 
 
 def graph(model: Any, at: str | None = None) -> Graph:
@@ -266,7 +223,7 @@ def graph(model: Any, at: str | None = None) -> Graph:
                 fix="build it, or name a model inside it with `at=`",
             )
         )
-    return _read(found, inner)
+    return of_table(read(found))
 
 
 def _descend(model: Any, path: str) -> Any:
@@ -298,84 +255,17 @@ def _graph_models(model: Any) -> Iterator[tuple[str, Any]]:
             stack.append((f"{path}/{part.name}" if path else part.name, part))
 
 
-def _read(model: Any, inner: Any) -> Graph:
-    nodes = _nodes(inner, "")
-    made = {id(t): ref for _, ref, t in _tensors(inner, "")}
-    return Graph(
-        name=model.name,
+def of_table(table: Table) -> Graph:
+    """Returns the graph that a table describes."""
+    nodes, refs = nodes_of(table, table.root)
+    part, scope = table[table.root], table.scope
+    graph = Graph(
+        name=part.name,
         nodes=nodes,
-        inputs=tuple(made[id(t)] for t in inner.inputs),
-        outputs=tuple(made[id(t)] for t in inner.outputs),
-        model=model,
+        inputs=Ends((refs[s] for s in slots_in(scope.inputs)), None),
+        outputs=Ends((refs[s] for s in slots_in(scope.outputs)), None),
+        model=part.operation,
+        _table=table,
     )
-
-
-def _tensors(inner: Any, prefix: str) -> Iterator[tuple[Any, Ref, Any]]:
-    """Yields each call of a graph with the tensors it makes, and their names."""
-    counts: dict[int, int] = {}
-    for call in _keras.call_order(inner):
-        number = counts.get(id(call.operation), 0)
-        counts[id(call.operation)] = number + 1
-        path = prefix + call.operation.name
-        for i, tensor in enumerate(call.outputs):
-            yield call, Ref(path, number, i), tensor
-
-
-def _nodes(inner: Any, prefix: str) -> tuple[Node, ...]:
-    tensors = list(_tensors(inner, prefix))
-    refs = {id(tensor): ref for _, ref, tensor in tensors}
-    calls = {id(call): (call, ref.path, ref.call) for call, ref, _ in tensors}
-    total: dict[str, int] = {}
-    consumers: dict[Ref, list[Ref]] = {}
-    sources: dict[int, tuple[Ref, ...]] = {}
-    for key, (call, path, number) in calls.items():
-        total[path] = number + 1
-        found = [] if call.is_input else _keras.argument_tensors(call)
-        sources[key] = tuple(refs[id(t)] for t in found if id(t) in refs)
-        for ref in sources[key]:
-            made_by = Ref(ref.path, ref.call)
-            consumers.setdefault(made_by, []).append(Ref(path, number))
-    nodes = []
-    for key, (call, path, number) in calls.items():
-        layer = call.operation
-        used_by = consumers.get(Ref(path, number), [])
-        nodes.append(
-            Node(
-                path=path,
-                layer=layer,
-                call=number,
-                calls=total[path],
-                outputs=tuple(map(_output, call.outputs)),
-                sources=sources[key],
-                consumers=tuple(dict.fromkeys(used_by)),
-                inside=_inside(layer, path) if isinstance(layer, _keras.Layer) else (),
-                arguments=None if call.is_input else _arguments(call, refs),
-            )
-        )
-    return tuple(nodes)
-
-
-def _arguments(call: Any, refs: dict[int, Ref]) -> Any:
-    return keras.tree.map_structure(
-        lambda x: refs.get(id(x), x), _keras.call_arguments(call)
-    )
-
-
-def _output(tensor: Any) -> Output:
-    return Output(tensor.shape, tensor.dtype, _keras.mask_of(tensor) is not None)
-
-
-def _inside(layer: Any, path: str, above: tuple[Any, ...] = ()) -> tuple[Node, ...]:
-    inner = _keras.inner_graph(layer)
-    if inner is not None:
-        return _nodes(inner, f"{path}/")
-    above = (*above, layer)
-    parts = [part for part in _keras.sublayers(layer) if part not in above]
-    return tuple(
-        Node(
-            f"{path}/{part.name}",
-            part,
-            inside=_inside(part, f"{path}/{part.name}", above),
-        )
-        for part in parts
-    )
+    graph.inputs._choose, graph.outputs._choose = graph._inputs, graph._outputs
+    return graph

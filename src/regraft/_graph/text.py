@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _keras
+from .. import _keras
 
 
 def table(graph: Any) -> str:

@@ -1,0 +1,190 @@
+"""Makes the operations that the parts of a table describe.
+
+One walk copies all that the parts are copies of, so that whatever they share stays
+shared. What holds a part that was exchanged is then put around the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import keras
+
+from .. import _keras, _transplant
+from .._errors import UsageError, explain
+from .._refit import SameVariables
+from .._rename import rename_layer
+from .._walk import Walk
+from .table import Part, Table
+
+
+class Assembly:
+    """The operations of a new model, made when they are asked for.
+
+    Args:
+        table: The parts.
+        make_model: Makes a model whose calls were changed, given its key.
+        is_trial: Whether operations are made only to see what they return. They
+            work on the original's variables, which are not touched.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        make_model: Callable[[int], Any] | None = None,
+        is_trial: bool = False,
+    ) -> None:
+        self.table = table
+        self._is_trial = is_trial
+        # For each group, and the id of each thing that was copied, its copy.
+        self.memos: dict[int, dict[int, Any]] = {0: {}}
+        self.moved: dict[str, str] = {}
+        self.walks: list[Walk] = []
+        self._make_model = make_model
+        self._made: dict[int, Any] = {}
+
+    @property
+    def memo(self) -> dict[int, Any]:
+        """What became of all that is not in a group of its own."""
+        return self.memos[0]
+
+    def memo_of(self, key: int) -> dict[int, Any]:
+        """Returns what became of things in the group of a part."""
+        return self.memos[self.table[key].group]
+
+    def copy(self, keys: Iterable[int], others: Mapping[int, list[Any]]) -> None:
+        """Copies what the parts are copies of, and other things with them.
+
+        Args:
+            keys: The parts.
+            others: Tensors and arguments that models need, by the models' keys; they
+                may lead to the same things.
+        """
+        groups: dict[int, tuple[list[Part], list[Any]]] = {0: ([], [])}
+        for key in keys:
+            part = self.table[key]
+            parts, along = groups.setdefault(part.group, ([], []))
+            along += others.get(key, ())
+            if part.operation is not None and not self._is_remade(key):
+                parts.append(part)
+        for group, (parts, along) in groups.items():
+            walk = self._walk([*(part.operation for part in parts), *along])
+            self.memos[group] = walk.memo
+            for part in parts:
+                self._name(walk.memo[id(part.operation)], part)
+
+    def _walk(self, root: list[Any]) -> Walk:
+        name_giver = self.table[self.table.root].operation or next(iter(root), None)
+        rules = SameVariables() if self._is_trial else None
+        walk = _transplant.PartsWalk(root, name_giver, rules=rules)
+        if self._is_trial:  # torch: parameter dicts hold the values too.
+            layers = [x for x in root if isinstance(x, _keras.Layer)]
+            for variable in (v for layer in layers for v in layer.variables):
+                value = _keras.raw_value(variable)
+                walk.remember(value, value)
+        walk.run()
+        self.walks.append(walk)
+        return walk
+
+    def _is_remade(self, key: int) -> bool:
+        return self.table[key].scope is not None and key in self.table.changed
+
+    def operation(self, key: int) -> Any:
+        """Returns the operation of a part."""
+        if key not in self._made:
+            part = self.table[key]
+            if self._is_remade(key):
+                assert self._make_model is not None
+                made = self._make_model(key)
+            else:
+                made = self._changed(self.memo_of(key)[id(part.operation)], part)
+            self._made[key] = made
+        return self._made[key]
+
+    def replaces(self, key: int, made: Any) -> None:
+        """Notes that another operation is used for a part."""
+        self._made[key] = made
+
+    def made(self) -> dict[int, Any]:
+        """Returns the operations that were made so far, by key."""
+        return dict(self._made)
+
+    def _changed(self, made: Any, part: Part) -> Any:
+        """Exchanges the layers inside a copy, and sets its attributes."""
+        pairs = []
+        for old, key in zip(_held(part.operation), part.held, strict=True):
+            if key in self.table.changed:
+                memo = self.memos[part.group]
+                pairs.append((memo.get(id(old), old), self._ready(key, old)))
+        if pairs:
+            made = _transplant.exchange(made, pairs, part.operation)
+        for name, value in part.changes.items():
+            if self._is_trial and touches_variables(made, name):
+                continue
+            set_attribute(made, name, value)
+        return made
+
+    def _ready(self, key: int, old: Any) -> Any:
+        """Returns the layer that takes another's place inside a layer, built."""
+        new = self.operation(key)
+        if isinstance(new, _keras.Layer) and old.built and not new.built:
+            _build_like(new, old)
+        return new
+
+    def _name(self, made: Any, part: Part) -> None:
+        if made.name != part.name and not self._is_trial:
+            self.moved.update(rename_layer(made, part.name))
+
+
+def _held(operation: Any) -> list[Any]:
+    if not isinstance(operation, _keras.Layer):
+        return []
+    if _keras.inner_graph(operation) is not None:
+        return []
+    return [x for x in _keras.sublayers(operation) if x is not operation]
+
+
+def _build_like(new: Any, old: Any) -> None:
+    shapes = old.get_build_config()
+    if shapes is None:
+        raise UsageError(
+            explain(
+                "It is not known for what shapes a layer inside another one is to be "
+                "built.",
+                where=f"{new.name}, in place of {old.name}",
+                expected="a layer that is built, or one in the place of a layer that "
+                "knows the shapes it was built for",
+                received=f"{new!r}, which is not built",
+                fix="call `build(shape)` on the new layer first",
+            )
+        )
+    with keras.name_scope(_keras.path_of_layer(old).rpartition("/")[0] or old.name):
+        new.build_from_config(shapes)
+
+
+def owner_of(layer: Any, name: str) -> tuple[Any, str]:
+    """Returns who has an attribute that is named by a way of several steps."""
+    *way, last = name.split(".")
+    for step in way:
+        layer = layer[int(step)] if step.isdigit() else getattr(layer, step)
+    return layer, last
+
+
+def touches_variables(layer: Any, name: str) -> bool:
+    """Tells whether setting an attribute changes the layer's variables."""
+    owner, last = owner_of(layer, name)
+    return last == "trainable" or isinstance(
+        getattr(owner, last, None), _keras.Variable
+    )
+
+
+def set_attribute(layer: Any, name: str, value: Any) -> None:
+    """Sets an attribute of a layer; of a variable, the value."""
+    owner, last = owner_of(layer, name)
+    found = getattr(owner, last, None)
+    if isinstance(found, _keras.Variable):
+        found.assign(value)
+    else:
+        setattr(owner, last, value)

@@ -1,0 +1,192 @@
+"""The verbs that put layers between others, or take them out: insert and remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _keras
+from .._errors import UsageError, explain
+from .edit import exchange
+from .places import by_part, calls_of, held, refuse_inputs
+from .slots import Slot
+from .splice import Place, add_call, add_call_of, another, as_new, is_operation, lead
+from .table import Table
+
+
+def insert_after(
+    table: Table, places: Sequence[Place], new: Any, port: int | None
+) -> Table:
+    """Puts a layer behind others, between each and all that use it."""
+    for i, place in enumerate(by_part(places)):
+        old = table[place.part].operation
+        made = as_new(new, old, verb="insert", where=place.path)
+        if i and made is new and is_operation(made):
+            made = another(made)
+        if place.scope is None:
+            table = _aroundheld(table, place, made, is_before=False)
+            continue
+        part: int | None = None
+        for call in calls_of(table, place):
+            number = _port(port, len(call.outputs), place, "output")
+            slot = Slot(call.number, number)
+            table, part, [out, *_] = _once(table, place.scope, made, part, slot)
+            table = lead(
+                table, place.scope, {slot: out}, verb="insert", apart_from=[out.call]
+            )
+    return table
+
+
+def insert_before(
+    table: Table, places: Sequence[Place], new: Any, port: int | None
+) -> Table:
+    """Puts a layer in front of others, on one of the tensors they are given."""
+    refuse_inputs(table, places, "insert", "insert it with `after=` the input")
+    for i, place in enumerate(by_part(places)):
+        old = table[place.part].operation
+        made = as_new(new, old, verb="insert", where=place.path)
+        if i and made is new and is_operation(made):
+            made = another(made)
+        if place.scope is None:
+            table = _aroundheld(table, place, made, is_before=True)
+            continue
+        part: int | None = None
+        for call in calls_of(table, place):
+            choices = list(dict.fromkeys(call.slots))
+            slot = choices[_port(port, len(choices), place, "input")]
+            table, part, [out, *_] = _once(table, place.scope, made, part, slot)
+            table = lead(
+                table, place.scope, {slot: out}, verb="insert", only=[call.number]
+            )
+    return table
+
+
+def _once(
+    table: Table, scope: int, new: Any, part: int | None, slot: Slot
+) -> tuple[Table, int | None, list[Slot]]:
+    """Calls a new layer, which is shared by all calls of the layer next to it."""
+    if part is not None:
+        table, made = add_call_of(table, scope, part, ((slot,), {}), verb="insert")
+        return table, part, made
+    table, made = add_call(table, scope, new, slot, verb="insert")
+    called = table.scope_of(scope).by_number[made[0].call].part
+    return table, called if is_operation(new) else None, made
+
+
+def _port(port: int | None, count: int, place: Place, what: str) -> int:
+    if port is None and count == 1:
+        return 0
+    if port is not None and -count <= port < count:
+        return port % count
+    raise UsageError(
+        explain(
+            f"`insert` must be told at which {what} of the layer.",
+            where=place.path,
+            expected=f"`port=` from 0 to {count - 1}",
+            received=f"port={port!r}, and {count} {what}s",
+            fix=f"pass the number of the {what}, for example `port=0`",
+        )
+    )
+
+
+def _aroundheld(table: Table, place: Place, new: Any, *, is_before: bool) -> Table:
+    """Inside a layer nothing is known of the calls: two layers act as one there."""
+    if not isinstance(new, _keras.Layer):
+        raise held(place, "insert", "an operation")
+    old = table[place.part].operation
+    layers = [new, old] if is_before else [old, new]
+    with _keras.quiet_globals():
+        both = _keras.chain_of(layers, name=table[place.part].name)
+    return exchange(table, place, both, verb="insert")
+
+
+# --- remove ---------------------------------------------------------------------------
+
+
+def remove(table: Table, places: Sequence[Place], keep: Any) -> Table:
+    """Takes layers out; what used them uses what they were given.
+
+    A layer with several inputs can go when only one is left, because the others
+    came from layers that go as well.
+    """
+    refuse_inputs(table, places, "remove", "choose the inputs with `inputs(...)`")
+    left = []
+    for place in by_part(places):
+        if place.scope is None:
+            table = _replace_held_by_nothing(table, place)
+        else:
+            left.append(place)
+    while left:
+        later = []
+        for place in left:
+            bridged = _bridge(table, place, keep)
+            if bridged is None:
+                later.append(place)
+            else:
+                table = bridged
+        if len(later) == len(left):
+            raise _which_input(table, later[0], keep)
+        left = later
+    return table
+
+
+def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
+    assert place.scope is not None
+    moved: dict[Slot, Slot] = {}
+    for call in calls_of(table, place):
+        slots = list(dict.fromkeys(call.slots))
+        if len(slots) > 1 and keep is not None:
+            slots = [slots[_kept(table, place, slots, keep)]]
+        if not slots:
+            raise UsageError(
+                explain(
+                    "`remove`: nothing is left where this layer's result was used.",
+                    where=place.path,
+                    expected="a layer that is given a tensor, which takes the place "
+                    "of its result",
+                    received="a layer that is given none",
+                    fix="replace it, or choose other outputs with `outputs(...)`",
+                )
+            )
+        if len(slots) > 1:
+            return None
+        for i in range(len(call.outputs)):
+            moved[Slot(call.number, i)] = slots[0]
+    while any(slot in moved for slot in moved.values()):  # Calls of one layer in a row.
+        moved = {a: moved.get(b, b) for a, b in moved.items()}
+    return lead(table, place.scope, moved, verb="remove")
+
+
+def _kept(table: Table, place: Place, slots: list[Slot], keep: Any) -> int:
+    assert place.scope is not None
+    scope = table.scope_of(place.scope)
+    names = [table[scope.by_number[slot.call].part].name for slot in slots]
+    if isinstance(keep, int) and -len(slots) <= keep < len(slots):
+        return keep
+    wanted = getattr(keep, "path", keep)
+    if isinstance(wanted, str) and names.count(wanted.rpartition("/")[2]) == 1:
+        return names.index(wanted.rpartition("/")[2])
+    raise _which_input(table, place, keep)
+
+
+def _which_input(table: Table, place: Place, keep: Any) -> UsageError:
+    assert place.scope is not None
+    scope = table.scope_of(place.scope)
+    slots = [slot for call in calls_of(table, place) for slot in call.slots]
+    names = dict.fromkeys(table[scope.by_number[s.call].part].name for s in slots)
+    return UsageError(
+        explain(
+            "`remove`: the layer has several inputs, and one must take its place.",
+            where=place.path,
+            expected="`keep=` with the number or the path of one of its inputs: "
+            + ", ".join(names),
+            received=f"keep={keep!r}",
+            fix=f"pass for example `keep={next(iter(names))!r}`",
+        )
+    )
+
+
+def _replace_held_by_nothing(table: Table, place: Place) -> Table:
+    with _keras.quiet_globals():
+        nothing = _keras.identity(name=table[place.part].name)
+    return exchange(table, place, nothing, verb="remove")

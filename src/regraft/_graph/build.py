@@ -1,0 +1,384 @@
+"""Builds the model that an edited graph describes.
+
+What was not changed is copied, calls included, by one walk. From the first changed
+call on, the copies are called again on symbolic tensors. Then the model's shell, with
+all that is no part of the graph, is copied around the new graph.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import keras
+
+from .. import _keras, _naming, _transplant
+from .._errors import ClassChangedWarning, EditNotSavedWarning, UsageError, explain
+from .._rename import rename_layer
+from . import fitting, optimizers
+from .assemble import Assembly
+from .lineage import Fate, Lineage, What, note
+from .slots import Slot, put, slots_in
+from .survival import survives_files
+from .table import Call, Part, Table
+
+
+class Build:
+    """Makes a model of a table.
+
+    Args:
+        table: The parts and calls.
+        mismatch: What becomes of variables whose shape must change.
+        compiled: What becomes of the state of `compile()`.
+    """
+
+    def __init__(
+        self, table: Table, *, mismatch: fitting.Mismatch, compiled: str
+    ) -> None:
+        self._table = table
+        self._compiled = compiled
+        self._fitting = fitting.Fitting(mismatch)
+        self._assembly = Assembly(table, make_model=self._model)
+        # For the id of each variable of the old model the one in the new.
+        self._replaced: dict[int, Any] = {}
+        self._notes: list[str] = []
+        self._called: set[int] = set()
+
+    def run(self) -> Any:
+        """Makes the model and returns it."""
+        table = self._table
+        self._copy()
+        try:
+            new = self._assembly.operation(table.root)
+            self._fitting.raise_if_refused(table[table.root].name)
+            self._say_what_files_lose()
+        except BaseException:
+            for walk in self._assembly.walks:
+                walk.release()
+            raise
+        note(new, self._lineage(new))
+        return new
+
+    # --- what is copied -----------------------------------------------------------
+
+    def _copy(self) -> None:
+        """Copies all operations, and the tensors of calls that stay as they are."""
+        table = self._table
+        others: dict[int, list[Any]] = {}
+        for key in table.reached:
+            if table[key].scope is None or key not in table.changed:
+                continue
+            clean = table.clean_calls(key)
+            needed = others[key] = []
+            for call in table.scope_of(key).calls:
+                if call.number in clean:
+                    needed += call.node.outputs
+                else:  # What a call is given besides tensors is copied, too.
+                    flat = keras.tree.flatten(call.arguments)
+                    needed += [x for x in flat if not isinstance(x, Slot)]
+        self._assembly.copy(table.reached, others)
+
+    # --- models -------------------------------------------------------------------
+
+    def _model(self, key: int) -> Any:
+        part = self._table[key]
+        tensors = self._play(key)
+        scope = self._table.scope_of(key)
+        inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
+        _naming.name_apart(keras.tree.flatten(outputs), self._copies())
+        graph = _keras.Functional(inputs, outputs, name=part.name)
+        if part.operation is None:
+            return graph
+        if isinstance(part.operation, _keras.Sequential):
+            new = self._sequence(part, key, graph)
+        else:
+            new = self._functional(part, key, graph)
+        if new.name != part.name:
+            self._assembly.moved.update(rename_layer(new, part.name))
+        return new
+
+    def _functional(self, part: Part, key: int, graph: Any) -> Any:
+        model = part.operation
+        memo = self._memo(key, model, graph)
+        memo.update({id(a): b for a, b in _keras.graph_fields(model, graph)})
+        for operation in model.operations:
+            memo.setdefault(id(operation), None)  # It is no part of the model any more.
+        new, walk = self._shell(model, memo)
+        replaced = {id(memo[id(x)]) for x in model.operations}
+        _keras.track_graph_layers(new, replaced)
+        self._finish(model, new, graph, walk)
+        if not _keras.functional_like_constructor(type(model)):
+            self._say_class(new, part, type(model).__name__)
+            _keras.set_class(new, _keras.Functional)
+        return new
+
+    def _sequence(self, part: Part, key: int, graph: Any) -> Any:
+        model = part.operation
+        old = _keras.inner_graph(model)
+        memo = self._memo(key, old, graph)
+        memo[id(old)] = graph
+        for operation in old.operations:
+            memo.setdefault(id(operation), None)
+        new, walk = self._shell(model, memo)
+        layers = _keras.call_chain(graph)
+        if layers is not None:
+            _keras.set_sequence(new, layers, graph)
+            self._finish(model, new, graph, walk)
+            return new
+        self._say_class(new, part, type(model).__name__)
+        _keras.derive_state(new)
+        _keras.move_compile_state(new, graph)
+        if not model.trainable:
+            graph.trainable = False
+        self._finish(model, graph, graph, walk)
+        return graph
+
+    def _shell(self, model: Any, memo: _transplant.Memo) -> tuple[Any, Any]:
+        """Copies what a model is besides its graph."""
+        return _transplant.shell(model, memo, compiled=self._compiled)
+
+    def _finish(self, model: Any, new: Any, graph: Any, walk: Any) -> None:
+        before = getattr(_keras.inner_graph(model), "output_names", [])
+        names = zip(before, graph.output_names, strict=False)
+        if len(before) == len(graph.output_names):
+            _keras.rename_outputs(new, {a: b for a, b in names if a != b})
+        _keras.derive_state(new)
+        if self._compiled != "drop":
+            counterparts = {**self._assembly.memo, **self._replaced}
+            optimizers.follow(walk.optimizers, new, counterparts, self._compiled)
+            slots = {
+                old.replace("/", "_"): path.replace("/", "_")
+                for old, path in self._assembly.moved.items()
+            }
+            for _, optimizer in walk.optimizers:
+                _keras.rename_slots(optimizer, slots)
+
+    def _memo(self, key: int, graph: Any, new: Any) -> _transplant.Memo:
+        """Returns what each part of an old graph became."""
+        memo = {**self._assembly.memo_of(key), **self._replaced}
+        made = self._assembly.made()
+        for inside in self._table.inside(key):
+            before = self._table.read.get(inside)
+            if inside in made and before is not None:
+                memo[id(before.operation)] = made[inside]
+        in_use = {id(node) for node in _keras.own_nodes(new)}
+        for node in _keras.own_nodes(graph):
+            copied = memo.get(id(node))
+            if copied is not None and id(copied) not in in_use:
+                del memo[id(node)]
+        return memo
+
+    def _say_class(self, new: Any, part: Part, kind: str) -> None:
+        text = (
+            f"{part.name} is a Functional model now: its class {kind} would not make "
+            "the edited network again when it is loaded from a file."
+        )
+        self._notes.append(text)
+        warnings.warn(
+            explain(
+                f"The edited model cannot be a {kind} any more.",
+                where=part.name,
+                expected=f"the network that {kind} makes from its configuration",
+                received="an edited one, which becomes a Functional model",
+                fix="nothing, if you only use it; methods of the old class are gone",
+            ),
+            ClassChangedWarning,
+            stacklevel=6,
+        )
+
+    def _say_what_files_lose(self) -> None:
+        """Warns of layers whose edited insides a saved file would not have."""
+        for key, made in self._assembly.made().items():
+            held = self._table[key].held
+            if not any(inside in self._table.changed for inside in held):
+                continue
+            if survives_files(made):
+                continue
+            name = self._table[key].name
+            self._notes.append(f"{name} was edited inside; files do not tell.")
+            warnings.warn(
+                explain(
+                    "A layer was edited inside, and files will not tell.",
+                    where=name,
+                    expected="a class whose configuration describes what it holds",
+                    received=f"{type(made).__name__}, which makes its own layers anew "
+                    "when it is loaded",
+                    fix="keep the model in memory, make copies with `regraft.clone`, "
+                    "or save its weights and edit again after loading",
+                ),
+                EditNotSavedWarning,
+                stacklevel=5,
+            )
+
+    # --- calls --------------------------------------------------------------------
+
+    def _play(self, key: int) -> dict[Slot, Any]:
+        """Returns the tensors of a model, copied or made by calling again."""
+        clean, memo = self._table.clean_calls(key), self._assembly.memo_of(key)
+        tensors: dict[Slot, Any] = {}
+        masks: list[tuple[Any, Any]] = []
+        for call in self._table.scope_of(key).calls:
+            if call.number in clean:
+                outputs = [memo[id(tensor)] for tensor in call.node.outputs]
+            else:
+                outputs = self._again(key, call, tensors)
+                if call.node is not None:
+                    pairs = zip(call.node.outputs, outputs, strict=False)
+                    masks += [(_keras.mask_of(a), _keras.mask_of(b)) for a, b in pairs]
+            for i, tensor in enumerate(outputs):
+                tensors[Slot(call.number, i)] = tensor
+        _naming.follow_masks(masks, {}, {})
+        return tensors
+
+    def _again(self, key: int, call: Call, tensors: dict[Slot, Any]) -> list[Any]:
+        part, memo = self._table[call.part], self._assembly.memo_of(key)
+
+        def new_argument(x: Any) -> Any:
+            return tensors[x] if isinstance(x, Slot) else memo.get(id(x), x)
+
+        args, kwargs = keras.tree.map_structure(new_argument, call.arguments)
+        operation = self._assembly.operation(call.part)
+        if call.part not in self._called and not part.is_new:
+            operation = self._refit(part, call, operation, args, kwargs)
+        try:
+            outputs = keras.tree.flatten(operation(*args, **kwargs))
+        except Exception as error:
+            error.add_note(
+                "This happened when `build` called "
+                f"{self._table[key].name}/{part.name}."
+            )
+            raise
+        if call.part not in self._called and part.takes_over is not None:
+            self._fitting.take_over(part.takes_over, operation, self._assembly.memo)
+        self._called.add(call.part)
+        return outputs
+
+    def _refit(
+        self, part: Part, call: Call, operation: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Fits a layer that was built for other shapes to those it is given now."""
+        if not isinstance(operation, _keras.Layer) or part.scope is not None:
+            return operation
+        shapes = [x.shape for x in keras.tree.flatten((args, kwargs)) if _is_tensor(x)]
+        before = [] if call.node is None else _keras.argument_tensors(call.node)
+        if [x.shape for x in before] == shapes and not part.changes:
+            return operation
+        fitted = self._fitting.fit(operation, args, kwargs)
+        if fitted is not operation:
+            pairs = zip(operation.variables, fitted.variables, strict=False)
+            moved = {id(old): new for old, new in pairs}
+            for i, new in list(self._assembly.memo_of(call.part).items()):
+                if id(new) in moved:
+                    self._replaced[i] = moved[id(new)]
+            self._assembly.replaces(call.part, fitted)
+        return fitted
+
+    def _copies(self) -> dict[int, Any]:
+        """Returns what was made on purpose, whose names are final."""
+        table, made = self._table, self._assembly.made()
+        found = {id(operation): operation for operation in made.values()}
+        for key in table.reached:
+            operation = table[key].operation
+            copied = self._assembly.memo_of(key).get(id(operation))
+            if copied is not None:
+                found.setdefault(id(copied), copied)
+        return found
+
+    # --- lineage ------------------------------------------------------------------
+
+    def _lineage(self, new: Any) -> Lineage:
+        table = self._table
+        if table.root in table.read:
+            old = table.read[table.root].operation.variables
+        else:  # Models that were joined.
+            inside = [table[call.part].operation for call in table.scope.calls]
+            models = [x for x in inside if isinstance(x, _keras.Model)]
+            old = [v for model in models for v in model.variables]
+        memo = {**self._assembly.memo, **self._replaced}
+        sources = {
+            id(copies[id(v)]): v
+            for copies in (*self._assembly.memos.values(), memo)
+            for v in old
+            if id(v) in copies
+        }
+        for variable, source in self._fitting.sources.items():
+            sources.setdefault(variable, source)
+        given = self._given()
+        fates = []
+        for variable in new.variables:
+            source = sources.get(id(variable))
+            what: What | None = self._fitting.fates.get(id(variable))
+            if what is None and source is not None:
+                what = "copied"
+            elif what is None:
+                what = "given" if id(variable) in given else "fresh"
+            fates.append(
+                Fate(
+                    variable.path,
+                    what,
+                    None if source is None else source.path,
+                    None if source is None else tuple(source.shape),
+                    tuple(variable.shape),
+                )
+            )
+        used = {id(source) for source in sources.values()}
+        alive = {id(v) for v in new.variables}
+        for variable in old:
+            twin = memo.get(id(variable))
+            if id(variable) not in used or id(twin) not in alive:
+                shape = tuple(variable.shape)
+                fates.append(Fate(variable.path, "dropped", None, shape))
+        return Lineage(tuple(fates), (*self._table.notes, *self._notes))
+
+    def _given(self) -> set[int]:
+        """Returns the ids of variables that came with new layers."""
+        memo, found = self._assembly.memo, set()
+        for key in self._table.reached:
+            part = self._table[key]
+            if part.is_new and isinstance(part.operation, _keras.Layer):
+                twins = [memo.get(id(v)) for v in part.operation.variables]
+                found |= {id(twin) for twin in twins if twin is not None}
+        return found
+
+
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, _keras.KerasTensor)
+
+
+def build(
+    table: Table,
+    *,
+    name: str | None,
+    mismatch: fitting.Mismatch,
+    compiled: str,
+) -> Any:
+    """Builds the model that a table describes.
+
+    Args:
+        table: The table.
+        name: The model's name, if it is to have another one.
+        mismatch: What becomes of variables whose shape must change.
+        compiled: `"copy"`, `"fresh"` or `"drop"`.
+    """
+    if name is not None:
+        table = table.having(table.root, name=name)
+    for key in table.reached:
+        part = table[key]
+        if part.scope is not None:
+            scope = part.scope.used()
+            table = table if scope is part.scope else table.having(key, scope=scope)
+    _check_outputs(table)
+    return Build(table, mismatch=mismatch, compiled=compiled).run()
+
+
+def _check_outputs(table: Table) -> None:
+    if not slots_in(table.scope.outputs):
+        raise UsageError(
+            explain(
+                "A model needs an output.",
+                where=table[table.root].name,
+                expected="at least one output",
+                received="none",
+                fix="choose outputs with `outputs(...)`",
+            )
+        )

@@ -1,0 +1,135 @@
+"""Gives a layer variables of other shapes, and what it can keep of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import _keras
+from .._errors import MismatchError, UsageError, explain
+from .._refit import refit
+
+# What becomes of a variable whose shape must change. A function is given the path,
+# the old value and the newly drawn one, and returns the value.
+FitFunction = Callable[[str, np.ndarray[Any, Any], np.ndarray[Any, Any]], Any]
+Mismatch = Literal["error", "fresh", "fit"] | FitFunction
+
+
+def check(mismatch: Any) -> None:
+    """Refuses what is not a way to deal with other shapes."""
+    if callable(mismatch) or mismatch in ("error", "fresh", "fit"):
+        return
+    raise UsageError(
+        explain(
+            "Unknown value for `mismatch`.",
+            where="argument `mismatch`",
+            expected="'error', 'fresh', 'fit' or a function of path, old value and "
+            "newly drawn value",
+            received=repr(mismatch),
+            fix="choose one of these",
+        )
+    )
+
+
+class Fitting:
+    """Fits layers one after the other, and notes what became of their variables.
+
+    Args:
+        mismatch: What becomes of variables whose shape must change.
+    """
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        check(mismatch)
+        self._mismatch = mismatch
+        self._refused: list[str] = []
+        self.fates: dict[int, Any] = {}
+        self.sources: dict[int, Any] = {}
+
+    def fit(self, layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Returns the layer, or one like it with variables for what it is given."""
+        fitted = refit(layer, args, kwargs)
+        if fitted is not layer:
+            if not fitted.built:
+                with _keras.quiet_globals():
+                    fitted(*args, **kwargs)
+                _keras.forget_calls(fitted)
+            self._carry_over(layer.variables, fitted.variables)
+        return fitted
+
+    def take_over(self, old: Any, new: Any, memo: dict[int, Any]) -> None:
+        """Gives a new layer the weights of the one whose place it has."""
+        sources = old.variables
+        self._carry_over(sources, new.variables)
+        for variable in new.variables:
+            for source in sources:
+                if source.name == variable.name:
+                    self.sources[id(variable)] = source
+
+    def _carry_over(self, olds: list[Any], news: list[Any]) -> None:
+        free = list(olds)
+        for new in news:
+            match = next((v for v in free if v.name == new.name), None)
+            if match is None:
+                continue
+            free = [v for v in free if v is not match]
+            if tuple(match.shape) == tuple(new.shape):
+                new.assign(match.value)
+                self.fates[id(new)] = "copied"
+                continue
+            self._settle(match, new)
+
+    def _settle(self, old: Any, new: Any) -> None:
+        if self._mismatch == "error":
+            shapes = f"{tuple(old.shape)} -> {tuple(new.shape)}"
+            self._refused.append(f"{old.path} {shapes}")
+            return
+        self.fates[id(new)] = "fresh"
+        if self._mismatch == "fresh":
+            return
+        before, drawn = _keras.to_numpy(old), np.array(_keras.to_numpy(new))
+        if callable(self._mismatch):
+            value = np.asarray(self._mismatch(old.path, before, drawn))
+            if value.shape != drawn.shape:
+                raise UsageError(
+                    explain(
+                        "The function given as `mismatch` returned an array of a "
+                        "wrong shape.",
+                        where=old.path,
+                        expected=f"{drawn.shape}",
+                        received=f"{value.shape}",
+                        fix="return an array like the third argument",
+                    )
+                )
+        else:
+            value = overlap(before, drawn)
+        new.assign(value)
+        self.fates[id(new)] = "fitted"
+
+    def raise_if_refused(self, model: str) -> None:
+        """Raises an error that lists all variables whose shape had to change."""
+        if not self._refused:
+            return
+        raise MismatchError(
+            explain(
+                f"{len(self._refused)} variable(s) do not fit any more.",
+                where=model,
+                expected="variables that keep their shapes",
+                received="; ".join(self._refused),
+                fix='build with `mismatch="fit"` to keep the slices that overlap, '
+                '"fresh" to draw these variables anew, or a function',
+            )
+        )
+
+
+def overlap(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> Any:
+    """Puts the part of an array that two shapes have in common into another array."""
+    if old.ndim != new.ndim:
+        return new
+    common = tuple(
+        slice(0, min(m, n)) for m, n in zip(old.shape, new.shape, strict=True)
+    )
+    new = new.copy()
+    new[common] = old[common]
+    return new

@@ -1,0 +1,257 @@
+"""Works out what edited calls return, before anything is built.
+
+A call is tried on a copy of its operation that has forgotten its variables, with
+symbolic tensors that belong to no graph: nothing of the model is touched. The trial
+goes on downstream as long as what comes out is different from what came out before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+
+from .. import _keras
+from .._errors import UsageError, explain
+from .assemble import Assembly
+from .slots import Slot, put, slots_in
+from .table import Call, Scope, Table, scopes
+
+
+def refresh(
+    table: Table,
+    key: int,
+    numbers: Iterable[int],
+    *,
+    verb: str,
+    before: Sequence[Any] | None = None,
+    quiet: bool = False,
+) -> Table:
+    """Returns the table with the outputs of changed calls known again.
+
+    Args:
+        table: The table.
+        key: The model in which calls were changed.
+        numbers: The calls.
+        verb: What was done, for messages.
+        before: What the model returned before its calls were changed; by default
+            what it returns now.
+        quiet: Whether models that call this one are left as they are.
+    """
+    if before is None:
+        before = _tensors(table.scope_of(key), table.scope_of(key).outputs)
+    stale, moved = set(numbers), set[int]()
+    known: dict[int, Call] = {}
+    for call in table.scope_of(key).calls:
+        if call.number in stale or any(slot.call in moved for slot in call.slots):
+            specs = {s: known[s.call].outputs[s.output] for s in call.slots}
+            table, outputs = _outputs(table, key, call, specs, verb)
+            if not _alike(outputs, call.outputs):
+                moved.add(call.number)
+            call = dataclasses.replace(call, outputs=tuple(outputs))
+        known[call.number] = call
+    calls = tuple(known.values())
+    _check_used(table, key, calls, verb)
+    scope = table.scope_of(key).having(calls)
+    table = table.having(key, scope=scope)
+    if quiet or _alike(before, _tensors(scope, scope.outputs)):
+        return table
+    for outer in list(scopes(table)):
+        callers = [c.number for c in table.scope_of(outer).calls if c.part == key]
+        if callers and outer != key:
+            table = refresh(table, outer, callers, verb=verb)
+    return table
+
+
+def _outputs(
+    table: Table, key: int, call: Call, specs: dict[Slot, Any], verb: str
+) -> tuple[Table, list[Any]]:
+    part = table[call.part]
+    if isinstance(part.operation, _keras.InputLayer):
+        return table, list(call.outputs)
+    if part.scope is not None and (
+        part.operation is None or call.part in table.changed
+    ):
+        return _through(table, call, specs, verb)
+    alone = {slot: detached(spec) for slot, spec in specs.items()}
+    args, kwargs = put(call.arguments, alone)
+    if part.scope is not None:
+        given = keras.tree.flatten((args, kwargs))
+        if not _fit(
+            [x for x in given if isinstance(x, _keras.KerasTensor)], part.scope
+        ):
+            return _through(table, call, specs, verb)
+    with _keras.quiet_globals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return table, keras.tree.flatten(_try(table, call.part, args, kwargs))
+        except Exception as error:
+            shapes = ", ".join(str(x.shape) for x in specs.values()) or "nothing"
+            raise UsageError(
+                explain(
+                    f"`{verb}`: {type(part.operation).__name__} {part.name!r} cannot "
+                    "be called there.",
+                    where=f"{table[key].name}/{part.name}",
+                    expected="an operation that takes what it is given there",
+                    received=f"{shapes}: {reason(error)}",
+                    fix="insert a layer that gives it what it wants, or choose "
+                    "another place",
+                )
+            ) from error
+
+
+def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Calls a copy of an operation, which builds itself for what it is given."""
+    assembly = Assembly(table, is_trial=True)
+    inside = _below(table, key)
+    assembly.copy(inside, {})
+    operation = assembly.operation(key)
+    if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
+        return operation(*args, **kwargs)
+    if not operation.built:
+        return operation(*args, **kwargs)
+    for layer in _keras.all_layers(operation):
+        _keras.forget_variables(layer)
+    try:
+        return operation(*args, **kwargs)
+    except Exception:  # It cannot be built twice: as it is, then.
+        again = Assembly(table, is_trial=True)
+        again.copy(inside, {})
+        return again.operation(key)(*args, **kwargs)
+
+
+def _below(table: Table, key: int) -> list[int]:
+    found: dict[int, None] = {}
+    stack = [key]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found[current] = None
+            stack += table.inside(current)
+    return list(found)
+
+
+def _through(
+    table: Table, call: Call, specs: dict[Slot, Any], verb: str
+) -> tuple[Table, list[Any]]:
+    """Follows a call into a model whose calls, or inputs, are not as they were."""
+    key = call.part
+    scope = table.scope_of(key)
+    given = [specs[slot] for slot in call.slots]
+    slots = slots_in(scope.inputs)
+    if len(given) != len(slots):
+        raise UsageError(
+            explain(
+                f"`{verb}`: {table[key].name!r} is called with another number of "
+                "tensors than it has inputs.",
+                where=table[key].name,
+                expected=f"{len(slots)} tensor(s)",
+                received=f"{len(given)}",
+                fix="change the inputs of the inner model and its calls together",
+            )
+        )
+    if not _fit(given, scope):
+        for slot, tensor in zip(slots, given, strict=True):
+            table = with_input(table, key, slot, like_input(scope, slot, tensor))
+        users = [c.number for c in scope.calls if set(c.slots) & set(slots)]
+        # The call that led here gets the outputs: its model need not be told.
+        table = refresh(table, key, users, verb=verb, quiet=True)
+        scope = table.scope_of(key)
+    return table, _tensors(scope, scope.outputs)
+
+
+def like_input(scope: Scope, slot: Slot, tensor: Any) -> Any:
+    """Returns an input of another shape in place of an input of a scope."""
+    old = scope.tensor(slot)
+    layer = _keras.input_layer_of(old)
+    with _keras.quiet_globals():
+        return keras.Input(
+            batch_shape=tensor.shape,
+            dtype=old.dtype,
+            sparse=old.sparse,
+            ragged=getattr(old, "ragged", None),
+            optional=bool(getattr(layer, "optional", False)),
+            name=old.name if layer is None else layer.name,
+        )
+
+
+def with_input(table: Table, key: int, slot: Slot, tensor: Any) -> Table:
+    """Returns the table with another input in place of one of a model's."""
+    scope = table.scope_of(key)
+    call = scope.by_number[slot.call]
+    node = _keras.producer(tensor)
+    table, part = table.adding(node.operation, name=table[call.part].name)
+    new = dataclasses.replace(
+        call, part=part, node=node, outputs=(tensor,), read=call.arguments
+    )
+    calls = [new if c.number == slot.call else c for c in scope.calls]
+    return table.having(key, scope=table.scope_of(key).having(calls))
+
+
+def _fit(given: list[Any], scope: Scope) -> bool:
+    """Tells whether tensors may be given to a model as it is."""
+    wanted = _tensors(scope, scope.inputs)
+    return len(given) == len(wanted) and all(
+        _match(a.shape, b.shape) for a, b in zip(given, wanted, strict=True)
+    )
+
+
+def _match(one: Any, other: Any) -> bool:
+    """Tells whether two shapes may be those of one tensor."""
+    if one is None or other is None or len(one) != len(other):
+        return False
+    sizes = zip(one, other, strict=True)
+    return all(m is None or n is None or m == n for m, n in sizes)
+
+
+def _tensors(scope: Scope, struct: Any) -> list[Any]:
+    return [scope.tensor(slot) for slot in slots_in(struct)]
+
+
+def detached(tensor: Any) -> Any:
+    """Returns a symbolic tensor, masked like another, that belongs to no graph."""
+    new = _keras.KerasTensor(tensor.shape, dtype=tensor.dtype, sparse=tensor.sparse)
+    mask = _keras.mask_of(tensor)
+    if mask is not None:
+        _keras.set_mask(new, _keras.KerasTensor(mask.shape, dtype="bool"))
+    return new
+
+
+def _alike(some: Iterable[Any], others: Iterable[Any]) -> bool:
+    return [_spec(x) for x in some] == [_spec(x) for x in others]
+
+
+def _spec(tensor: Any) -> tuple[Any, ...]:
+    is_masked = _keras.mask_of(tensor) is not None
+    return tensor.shape, tensor.dtype, bool(tensor.sparse), is_masked
+
+
+def _check_used(table: Table, key: int, calls: tuple[Call, ...], verb: str) -> None:
+    made = {call.number: call for call in calls}
+    uses = [(slot, table[c.part].name) for c in calls for slot in c.slots]
+    uses += [(slot, "the outputs") for slot in slots_in(table.scope_of(key).outputs)]
+    for slot, user in uses:
+        maker = made[slot.call]
+        if slot.output >= len(maker.outputs):
+            raise UsageError(
+                explain(
+                    f"`{verb}`: {table[maker.part].name!r} returns too few tensors.",
+                    where=f"{table[key].name}/{table[maker.part].name}",
+                    expected=f"at least {slot.output + 1}: output {slot.output} is "
+                    f"used by {user}",
+                    received=f"{len(maker.outputs)}",
+                    fix="use an operation that returns as many as the old one",
+                )
+            )
+
+
+def reason(error: Exception) -> str:
+    """Returns the line of Keras's message that says what is wrong."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [x for x in lines if not x.startswith("Exception encountered")]
+    return (telling or lines or [type(error).__name__])[0][:300]

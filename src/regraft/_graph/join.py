@@ -1,0 +1,204 @@
+"""`join`: one model of several."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import keras
+
+from .. import _keras
+from .._errors import UsageError, UsageTypeError, explain
+from .graph import Graph, graph, of_table
+from .slots import Slot, slots_in
+from .splice import add_call, add_call_of, as_new, counted
+from .table import Call, Part, Scope, Table, next_number
+
+How = Literal["chain", "parallel"]
+
+
+def join(
+    *models: Any,
+    how: How | None = None,
+    merge: Any = None,
+    share_inputs: bool | None = None,
+    name: str = "joined",
+) -> Graph:
+    """Connects models to one.
+
+    The models become parts of a new one, called as layers; those whose names clash
+    are numbered. Nothing is built, and no model is touched, until `build`.
+
+    Args:
+        *models: Models, or graphs of models.
+        how: `"chain"`: each gets what the one before returns. `"parallel"`: all get
+            inputs, and the outputs of all are returned, or merged. By default a
+            chain, unless there is something to merge.
+        merge: A layer such as `keras.layers.Average()`, called with the list of the
+            models' outputs.
+        share_inputs: For `"parallel"`: whether all models get the same inputs, which
+            is the default, or each its own.
+        name: The name of the new model.
+
+    Returns:
+        The graph of the new model.
+
+    Example:
+    >>> import keras, regraft
+    >>> def net(name):
+    ...     x = keras.Input((4,))
+    ...     return keras.Model(x, keras.layers.Dense(2)(x), name=name)
+    >>> both = regraft.join(net("a"), net("b"), merge=keras.layers.Average()).build()
+    >>> both.output_shape
+    (None, 2)
+    """
+    if how is None:
+        how = "chain" if merge is None else "parallel"
+    if how not in ("chain", "parallel") or (how == "chain" and merge is not None):
+        raise UsageError(
+            explain(
+                "`join` does not know how to connect the models.",
+                where="arguments `how` and `merge`",
+                expected="how='chain', or how='parallel' with or without `merge=`",
+                received=f"how={how!r}, merge={merge!r}",
+                fix="leave out `how=`, or `merge=`",
+            )
+        )
+    graphs = [_as_graph(model) for model in models]
+    if len(graphs) < 2:
+        raise UsageError(
+            explain(
+                "`join` connects several models.",
+                where="argument `models`",
+                expected="two or more",
+                received=f"{len(graphs)}",
+                fix="pass another model",
+            )
+        )
+    table, keys = _side_by_side(graphs, name)
+    if how == "chain":
+        table = _chain(table, keys)
+    else:
+        shares = True if share_inputs is None else share_inputs
+        table = _parallel(table, keys, merge, shares)
+    return of_table(table)
+
+
+def _as_graph(model: Any) -> Graph:
+    if isinstance(model, Graph):
+        return model
+    if not isinstance(model, _keras.Layer):
+        raise UsageTypeError(
+            explain(
+                "`join` takes models.",
+                where="argument `models`",
+                expected="Functional or Sequential models, or graphs of them",
+                received=f"{model!r} (of type {type(model).__name__})",
+                fix="make a model of it first",
+            )
+        )
+    return graph(model)
+
+
+def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
+    """Puts the parts of all models into one table, under a model that is empty.
+
+    A model that is given twice is one part, called twice.
+    """
+    parts: dict[int, Part] = {}
+    read: dict[int, Part] = {}
+    keys: list[int] = []
+    known: dict[int, int] = {}
+    for each in graphs:
+        table = each._table
+        is_edited = bool(table.changed)
+        if not is_edited and id(each.model) in known:
+            keys.append(known[id(each.model)])
+            continue
+        parts.update(table.parts)
+        read.update(table.read)
+        known[id(each.model)] = table.root
+        keys.append(table.root)
+    taken: set[str] = set()
+    for key in dict.fromkeys(keys):
+        new = counted(parts[key].name, taken)
+        taken.add(new)
+        parts = dict(Table(parts, key).having(key, name=new).parts)
+    root = next_number()
+    parts[root] = Part(None, name, scope=Scope((), (), ()), is_new=True)
+    return Table(parts, root, read=read), keys
+
+
+def _chain(table: Table, keys: list[int]) -> Table:
+    table, given = _inputs_of(table, keys[0])
+    for key in keys:
+        table, made = _call(table, key, given)
+        given = made
+    return _ending(table, given[0] if len(given) == 1 else given)
+
+
+def _parallel(table: Table, keys: list[int], merge: Any, shares: bool) -> Table:
+    table, given = _inputs_of(table, keys[0])
+    results: list[Any] = []
+    for i, key in enumerate(keys):
+        if i and not shares:
+            table, given = _inputs_of(table, key)
+        table, made = _call(table, key, given)
+        results.append(made[0] if len(made) == 1 else made)
+    if merge is None:
+        return _ending(table, results)
+    new = as_new(merge, None, verb="join", where=table[table.root].name)
+    table, made = add_call(table, table.root, new, results, verb="join")
+    return _ending(table, made[0] if len(made) == 1 else made)
+
+
+def _inputs_of(table: Table, key: int) -> tuple[Table, list[Slot]]:
+    """Gives the new model inputs like those of one of its parts."""
+    made = []
+    for slot in slots_in(table.scope_of(key).inputs):
+        old = table.scope_of(key).tensor(slot)
+        taken = {table[call.part].name for call in table.scope.calls}
+        taken |= {part.name for part in table.parts.values() if part.scope is not None}
+        layer = _keras.input_layer_of(old)
+        wanted = old.name if layer is None else layer.name
+        with _keras.quiet_globals():
+            tensor = keras.Input(
+                batch_shape=old.shape,
+                dtype=old.dtype,
+                sparse=old.sparse,
+                optional=bool(getattr(layer, "optional", False)),
+                name=counted(wanted, taken),
+            )
+        node = _keras.producer(tensor)
+        table, part = table.adding(node.operation)
+        arguments: Any = ((), {})
+        call = Call(part, arguments, (tensor,), node=node, read=arguments)
+        scope = table.scope
+        before = slots_in(scope.inputs)
+        inputs = [*before, Slot(call.number)]
+        scope = scope.having(
+            [*scope.calls, call], inputs=inputs[0] if len(inputs) == 1 else inputs
+        )
+        table = table.having(table.root, scope=scope)
+        made.append(Slot(call.number))
+    return table, made
+
+
+def _call(table: Table, key: int, given: list[Slot]) -> tuple[Table, list[Slot]]:
+    wanted = table.scope_of(key).inputs
+    if len(slots_in(wanted)) != len(given):
+        raise UsageError(
+            explain(
+                "`join`: a model is given another number of tensors than it takes.",
+                where=table[key].name,
+                expected=f"{len(slots_in(wanted))} tensor(s)",
+                received=f"{len(given)}",
+                fix="choose the outputs of the model before it with `outputs(...)`",
+            )
+        )
+    struct = keras.tree.pack_sequence_as(wanted, given)
+    return add_call_of(table, table.root, key, ((struct,), {}), verb="join")
+
+
+def _ending(table: Table, outputs: Any) -> Table:
+    scope = table.scope.having(table.scope.calls, outputs=outputs)
+    return table.having(table.root, scope=scope)

@@ -1,0 +1,60 @@
+"""Lets a copied optimizer follow variables that came, went or changed their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _keras
+
+
+def follow(
+    pairs: Sequence[tuple[Any, Any]],
+    model: Any,
+    counterparts: dict[int, Any],
+    compiled: str,
+) -> None:
+    """Gives optimizers the variables of a new model, and the slots that still fit.
+
+    Args:
+        pairs: Each optimizer of the old model, with its copy.
+        model: The new model.
+        counterparts: For the id of each old variable the new one.
+        compiled: `"copy"` keeps what slots hold, `"fresh"` starts anew.
+    """
+    built = [(old, new) for old, new in pairs if old.built]
+    if not built:
+        return
+    wanted = model.trainable_variables
+    if compiled == "fresh":
+        for _, new in built:
+            _keras.unbuild_optimizer(new)
+        _build([new for _, new in built], wanted)
+        return
+    moved = []
+    for old, new in built:
+        before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
+        if [id(v) for v in before] != [id(v) for v in wanted]:
+            state = _keras.slots_by_attribute(new)
+            moved.append((new, before, state, _keras.iterations(new)))
+    if not moved:
+        return
+    for new, _, _, _ in moved:
+        _keras.unbuild_optimizer(new)
+    _build([new for new, _, _, _ in moved], wanted)
+    for new, before, state, iterations in moved:
+        _keras.set_iterations(new, iterations)
+        fresh = _keras.slots_by_attribute(new)
+        position = {id(v): i for i, v in enumerate(before) if v is not None}
+        for name, slots in fresh.items():
+            for variable, slot in zip(wanted, slots, strict=True):
+                i = position.get(id(variable))
+                kept = state[name][i] if i is not None and name in state else None
+                if slot is not None and kept is not None and kept.shape == slot.shape:
+                    slot.assign(kept.value)
+
+
+def _build(optimizers: list[Any], variables: list[Any]) -> None:
+    for optimizer in optimizers:
+        if not optimizer.built:  # A wrapped one is built by the one around it.
+            optimizer.build(variables)

@@ -1,0 +1,423 @@
+"""The form in which a graph is edited: numbered parts, and calls of them.
+
+A `Table` lists the *parts* of a model (layers, operations, models inside it) by key.
+A model's part has a *scope*: the calls it makes, each naming its part by key and the
+tensors it is given by the number of the call that makes them. Keys and numbers stay
+what they are through all edits, so exchanging a part, or a call, is one new entry;
+whoever names it follows. Tables are never changed: each edit makes another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import keras
+
+from .. import _keras
+from .slots import Slot, put, same, slots_in
+
+_numbers = itertools.count()
+
+
+def next_number() -> int:
+    """Returns a number that no part and no call has."""
+    return next(_numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a part.
+
+    Attributes:
+        part: The key of what is called.
+        arguments: What it is called with, `Slot`s in place of tensors.
+        outputs: Symbolic tensors like those that it returns.
+        number: By which `Slot`s name it.
+        node: Keras's record of the call, if it was read from a model.
+        read: The arguments as they were read.
+    """
+
+    part: int
+    arguments: tuple[Any, dict[str, Any]]
+    outputs: tuple[Any, ...]
+    number: int = field(default_factory=lambda: next(_numbers))
+    node: Any = None
+    read: Any = None
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The tensors that it is called with."""
+        return slots_in(self.arguments)
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether it is called with what it was called with in the model."""
+        if self.node is None:
+            return False
+        return self.arguments is self.read or same(self.arguments, self.read)
+
+    def fed(self, moved: Mapping[Slot, Slot]) -> Call:
+        """Returns the call with other tensors in place of some."""
+        if not any(slot in moved for slot in self.slots):
+            return self
+        return dataclasses.replace(self, arguments=put(self.arguments, moved))
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """The calls of a model, in an order that works.
+
+    Attributes:
+        calls: The calls.
+        inputs: The model's inputs: `Slot`s, in the structure that it takes.
+        outputs: The model's outputs, in the structure that it returns.
+        read: The scope as it was read from a model.
+    """
+
+    calls: tuple[Call, ...]
+    inputs: Any
+    outputs: Any
+    read: Scope | None = None
+
+    @cached_property
+    def by_number(self) -> dict[int, Call]:
+        """The calls, by number."""
+        return {call.number: call for call in self.calls}
+
+    def consumers(self, slot: Slot) -> list[Call]:
+        """Returns the calls that are given a tensor."""
+        return [call for call in self.calls if slot in call.slots]
+
+    def tensor(self, slot: Slot) -> Any:
+        """Returns a symbolic tensor like the one in a slot."""
+        return self.by_number[slot.call].outputs[slot.output]
+
+    def having(self, calls: Iterable[Call], **changes: Any) -> Scope:
+        """Returns the scope with other calls, in an order that works."""
+        calls = tuple(calls)
+        return dataclasses.replace(self, calls=calls, **changes)
+
+    def used(self) -> Scope:
+        """Returns the scope without the calls that no output needs."""
+        needed = {slot.call for slot in slots_in((self.inputs, self.outputs))}
+        for call in reversed(self.calls):
+            if call.number in needed:
+                needed.update(slot.call for slot in call.slots)
+        calls = [call for call in self.calls if call.number in needed]
+        return self if len(calls) == len(self.calls) else self.having(calls)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """How one operation of the new model is made.
+
+    Attributes:
+        operation: What it is a copy of; None for a model that is newly made.
+        name: Its name.
+        changes: Attributes that are set on the copy.
+        held: The keys of the layers that it holds without being a graph.
+        scope: The calls that it makes, if it is a model with a graph.
+        is_new: Whether it was not in the model that was read.
+        group: Parts of one group are copied together. Those of another group than 0
+            have variables of their own, though others are copies of the same.
+        takes_over: The operation whose weights it gets, where they fit.
+    """
+
+    operation: Any
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    held: tuple[int, ...] = ()
+    scope: Scope | None = None
+    is_new: bool = False
+    group: int = 0
+    takes_over: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The parts of a model, and which of them is the model.
+
+    Attributes:
+        parts: The parts, by key.
+        root: The key of the model.
+        notes: What edits have to say.
+        read: The parts as they were read.
+    """
+
+    parts: Mapping[int, Part]
+    root: int
+    notes: tuple[str, ...] = ()
+    read: Mapping[int, Part] = field(default_factory=dict)
+
+    def __getitem__(self, key: int) -> Part:
+        return self.parts[key]
+
+    @property
+    def scope(self) -> Scope:
+        """The calls of the model."""
+        return self.scope_of(self.root)
+
+    def scope_of(self, key: int) -> Scope:
+        """Returns the calls of a part that is a model."""
+        scope = self.parts[key].scope
+        assert scope is not None
+        return scope
+
+    def having(self, key: int, **changes: Any) -> Table:
+        """Returns the table with one part changed."""
+        part = dataclasses.replace(self.parts[key], **changes)
+        return dataclasses.replace(self, parts={**self.parts, key: part})
+
+    def saying(self, note: str) -> Table:
+        """Returns the table with one more thing to say."""
+        return dataclasses.replace(self, notes=(*self.notes, note))
+
+    def adding(self, operation: Any, **about: Any) -> tuple[Table, int]:
+        """Returns the table with one more part and those inside it, and its key."""
+        reader = _Reader(dict(self.parts), is_new=True)
+        key = reader.add(operation)
+        table = dataclasses.replace(self, parts=reader.parts)
+        return (table.having(key, **about) if about else table), key
+
+    def doubling(self, key: int) -> tuple[Table, int]:
+        """Returns the table with a second one of a part, inside too, and its key."""
+        group = next(_numbers)
+        below: dict[int, int] = {}
+        stack = [key]
+        while stack:
+            current = stack.pop()
+            if current not in below:
+                below[current] = next(_numbers)
+                stack += self.inside(current)
+        doubles: dict[int, Part] = {}
+        for old, new in below.items():
+            part = self.parts[old]
+            scope = part.scope
+            if scope is not None:
+                calls = [
+                    dataclasses.replace(call, part=below[call.part])
+                    for call in scope.calls
+                ]
+                scope = scope.having(calls)
+            held = tuple(below[inside] for inside in part.held)
+            doubles[new] = dataclasses.replace(
+                part, group=group, scope=scope, held=held
+            )
+        table = dataclasses.replace(
+            self, parts={**self.parts, **doubles}, read={**self.read, **doubles}
+        )
+        return table, below[key]
+
+    def key_of(self, operation: Any) -> int | None:
+        """Returns the key of the part that is a copy of an operation."""
+        for key, part in self.parts.items():
+            if part.operation is operation and not part.group:
+                return key
+        return None
+
+    @cached_property
+    def reached(self) -> dict[int, None]:
+        """The keys of all parts that the model is made of, in order."""
+        found: dict[int, None] = {}
+        stack = [self.root]
+        while stack:
+            key = stack.pop()
+            if key not in found:
+                found[key] = None
+                stack += reversed(self.inside(key))
+        return found
+
+    def inside(self, key: int) -> list[int]:
+        """Returns the keys of what a part calls or holds."""
+        part = self.parts[key]
+        calls = () if part.scope is None else part.scope.calls
+        return [*(call.part for call in calls), *part.held]
+
+    @cached_property
+    def changed(self) -> set[int]:
+        """The keys of parts that are not, inside too, as they were read."""
+        own = {key for key in self.reached if not self._is_as_read(key)}
+        holders: dict[int, list[int]] = {}
+        for key in self.reached:
+            for inside in self.inside(key):
+                holders.setdefault(inside, []).append(key)
+        found, stack = set(own), list(own)
+        while stack:
+            for holder in holders.get(stack.pop(), ()):
+                if holder not in found:
+                    found.add(holder)
+                    stack.append(holder)
+        return found
+
+    def _is_as_read(self, key: int) -> bool:
+        part, read = self.parts[key], self.read.get(key)
+        if read is None or part is read:
+            return part is read
+        # A new name alone is written on the copy: nothing is made or called anew.
+        plain = ("operation", "held", "is_new", "group", "takes_over")
+        if any(getattr(part, name) != getattr(read, name) for name in plain):
+            return False
+        if not same(dict(part.changes), dict(read.changes)):
+            return False
+        scope, before = part.scope, read.scope
+        if scope is None or before is None or scope is before:
+            return scope is before
+        return (
+            [call.number for call in scope.calls] == [x.number for x in before.calls]
+            and all(
+                call.is_as_read and call.part == old.part
+                for call, old in zip(scope.calls, before.calls, strict=True)
+            )
+            and same((scope.inputs, scope.outputs), (before.inputs, before.outputs))
+        )
+
+    def clean_calls(self, key: int) -> set[int]:
+        """Returns the calls of a model that are copied instead of being made again.
+
+        Those are the calls that are as they were read, with all they depend on; and
+        new inputs, which came with their only call.
+        """
+        found: set[int] = set()
+        inputs: set[int] = set()
+        for call in self.scope_of(key).calls:
+            if call.is_as_read and call.part not in self.changed:
+                if all(slot.call in found for slot in call.slots):
+                    found.add(call.number)
+            elif call.node is not None and call.node.is_input:
+                inputs.add(call.number)
+        return found | inputs
+
+
+def read(model: Any) -> Table:
+    """Reads the parts and calls of a model that has a graph."""
+    reader = _Reader({}, is_new=False)
+    root = reader.add(model)
+    return Table(reader.parts, root, read=dict(reader.parts))
+
+
+class _Reader:
+    """Lists operations and what is inside them, each once."""
+
+    def __init__(self, parts: dict[int, Part], *, is_new: bool) -> None:
+        self.parts = parts
+        self._is_new = is_new
+        known = ((id(p.operation), k) for k, p in parts.items() if not p.group)
+        self._keys = dict(known)
+
+    def add(self, operation: Any) -> int:
+        stack = [operation]
+        waiting: set[int] = set()
+        while stack:
+            current = stack[-1]
+            if id(current) in self._keys:
+                stack.pop()
+                continue
+            inside = [x for x in _inside(current) if id(x) not in self._keys]
+            inside = [x for x in inside if id(x) not in waiting]
+            if inside and id(current) not in waiting:
+                waiting.add(id(current))
+                stack.extend(inside)
+                continue
+            stack.pop()
+            self._keys[id(current)] = next(_numbers)
+            self._put(current)
+        self._fill(operation)
+        return self._keys[id(operation)]
+
+    def _put(self, operation: Any) -> None:
+        key = self._keys[id(operation)]
+        self.parts[key] = Part(operation, operation.name, is_new=self._is_new)
+
+    def _fill(self, operation: Any) -> None:
+        """Writes what is inside parts, now that all have keys."""
+        stack, seen = [operation], set()
+        while stack:
+            current = stack.pop()
+            key = self._keys[id(current)]
+            part = self.parts[key]
+            if key in seen or part.operation is not current:
+                continue
+            seen.add(key)
+            if part.scope is not None or part.held:
+                continue
+            stack.extend(_inside(current))
+            inner = _keras.inner_graph(current) if _is_layer(current) else None
+            if inner is not None:
+                scope = _read_scope(inner, lambda op: self._keys[id(op)])
+                self.parts[key] = dataclasses.replace(part, scope=scope)
+            elif _is_layer(current):
+                held = tuple(self._keys[id(x)] for x in _inside(current))
+                self.parts[key] = dataclasses.replace(part, held=held)
+
+
+def _is_layer(operation: Any) -> bool:
+    return isinstance(operation, _keras.Layer)
+
+
+def _inside(operation: Any) -> list[Any]:
+    """Returns the operations that an operation calls or holds."""
+    if not _is_layer(operation):
+        return []
+    inner = _keras.inner_graph(operation)
+    if inner is not None:
+        return list(inner.operations)
+    return [x for x in _keras.sublayers(operation) if x is not operation]
+
+
+def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
+    slots: dict[int, Slot] = {}
+    calls = []
+    for node in _keras.call_order(inner):
+        arguments: Any = ((), {})
+        if not node.is_input:
+            arguments = keras.tree.map_structure(
+                lambda x: slots.get(id(x), x), _keras.call_arguments(node)
+            )
+        call = Call(
+            key_of(node.operation),
+            arguments,
+            tuple(node.outputs),
+            node=node,
+            read=arguments,
+        )
+        for i, tensor in enumerate(node.outputs):
+            slots[id(tensor)] = Slot(call.number, i)
+        calls.append(call)
+
+    def find(struct: Any) -> Any:
+        return keras.tree.map_structure(lambda tensor: slots[id(tensor)], struct)
+
+    return Scope(tuple(calls), find(inner.input), find(inner.output))
+
+
+def in_order(calls: Iterable[Call]) -> tuple[Call, ...] | None:
+    """Returns calls so that each comes after those it needs; None for a cycle.
+
+    Those that may stay in their order do.
+    """
+    calls = list(calls)
+    made: set[int] = set()
+    known = {call.number for call in calls}
+    order: list[Call] = []
+    while calls:
+        left = []
+        for call in calls:
+            if all(s.call in made or s.call not in known for s in call.slots):
+                made.add(call.number)
+                order.append(call)
+            else:
+                left.append(call)
+        if len(left) == len(calls):
+            return None
+        calls = left
+    return tuple(order)
+
+
+def scopes(table: Table) -> Iterator[int]:
+    """Yields the keys of the parts that are models with a graph."""
+    yield from (key for key in table.reached if table[key].scope is not None)
