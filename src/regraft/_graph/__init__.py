@@ -3,15 +3,15 @@
 From the bottom up: `table` is the form in which graphs are edited, `assemble` makes
 the operations it describes, `infer` tries them, `splice` adds calls and leads tensors,
 `edit`, `cut` and `attributes` are the verbs, `build` makes models. On top of it `node`
-and `graph` are what users see, named by `select`, shown by `text` and `picture`.
+and `reading` are what users see, named by `select`, shown by `text` and `picture`.
 """
 
-from .graph import Graph as Graph
-from .graph import graph as graph
-from .join import join as join
-from .lineage import Fate as Fate
-from .lineage import Lineage as Lineage
-from .lineage import lineage as lineage
+from .fates import Fate as Fate
+from .fates import Lineage as Lineage
+from .fates import lineage as lineage
+from .joining import join as join
 from .node import Node as Node
 from .node import Ref as Ref
+from .reading import Graph as Graph
+from .reading import graph as graph
 from .select import Selection as Selection

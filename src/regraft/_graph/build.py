@@ -17,7 +17,7 @@ from .._errors import ClassChangedWarning, EditNotSavedWarning, UsageError, expl
 from .._rename import rename_layer
 from . import fitting, optimizers
 from .assemble import Assembly
-from .lineage import Fate, Lineage, What, note
+from .fates import Fate, Lineage, What, note
 from .slots import Slot, put, slots_in
 from .survival import survives_files
 from .table import Call, Part, Table

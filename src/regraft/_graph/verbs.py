@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
-from . import between, build, cut, edit, fitting, lineage
+from . import between, build, cut, edit, fates, fitting
 from .attributes import set_attributes
 from .places import by_part
 from .select import Where
@@ -271,13 +271,13 @@ class Verbs:
             self._table, name=name, mismatch=mismatch, compiled=compiled or "copy"
         )
 
-    def plan(self, *, mismatch: fitting.Mismatch = "fit") -> lineage.Lineage:
+    def plan(self, *, mismatch: fitting.Mismatch = "fit") -> fates.Lineage:
         """Tells what `build` would do to each variable.
 
         Args:
             mismatch: As in `build`.
         """
-        return lineage.lineage(self.build(mismatch=mismatch, compiled="drop"))
+        return fates.lineage(self.build(mismatch=mismatch, compiled="drop"))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
-from .graph import Graph, graph, of_table
+from .reading import Graph, graph, of_table
 from .slots import Slot, slots_in
 from .splice import add_call, add_call_of, as_new, counted
 from .table import Call, Part, Scope, Table, next_number
