@@ -144,15 +144,6 @@ def test_weights_that_are_shared_count_once():
     assert "20 parameters" in str(regraft.graph(model))
 
 
-def test_layers_that_hold_each_other():
-    parent, child = layers.Dense(2, name="parent"), layers.Dense(2, name="child")
-    parent.child, child.parent = child, parent
-    x = keras.Input((2,), name="x")
-    graph = regraft.graph(keras.Model(x, parent(x)))
-    assert graph.lint() == []
-    assert [node.path for node in graph.walk()] == ["x", "parent", "parent/child"]
-
-
 def test_what_has_no_graph_is_refused():
     with pytest.raises(TypeError, match="Only models have graphs"):
         regraft.graph("model.keras")
