@@ -3,9 +3,15 @@
 What happens to a batch: its rows are spread evenly over the devices
 (`jax.sharding`), and one program computes the step for the batch as a whole; XLA
 inserts the communication. So losses, metrics, batch statistics and the numbers
-that dropout draws are those of the whole batch, as on one device. A batch whose
-rows the devices do not divide (the last of an epoch, or one smaller than the number
-of devices) is given to every device whole: the same numbers, without the gain.
+that dropout draws are those of the whole batch, as on one device.
+
+A batch whose rows the devices do not divide is split by XLA, into shares of
+`ceil(rows / devices)` rows: 7 rows over 3 devices are 3, 3 and 1, and 2 rows are 1, 1
+and none. No device has more to do than with shares of 2, 2 and 3, which a sharding
+cannot express: its shares are equal but for the last. The results of such a batch lie
+on every device. See `uneven`. A batch is given to every device whole (the same
+numbers, without the gain) if it has one row, if the step is not compiled
+(`run_eagerly=True`, `jit_compile=False`), or if XLA cannot split the program unevenly.
 
 With several processes (`keras.distribution.initialize`) each is given the same
 data, takes its own rows of every batch, and ends with the same weights.
@@ -22,14 +28,15 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..._errors import UsageError, explain
-from ._agreement import (
+from ...._errors import UsageError, explain
+from .._agreement import (
     check_batches,
     check_models,
     digest_of_batch,
     digest_of_model,
 )
-from ._one_device import OneDevice
+from .._one_device import OneDevice
+from . import uneven
 
 
 def default_devices() -> list[str]:
@@ -74,7 +81,7 @@ def _name(device: Any) -> str:
 
 
 class _Rows(keras.distribution.DataParallel):
-    """Splits a batch by rows, or gives it to all devices if they do not divide it."""
+    """Splits rows that the devices divide, and gives others to every device."""
 
     def get_data_layout(self, data_shape: Any) -> Any:
         divides = bool(data_shape) and data_shape[0] % self.num_model_replicas == 0
@@ -129,17 +136,47 @@ class MeshReplicas:
         suffix = f" of {processes} processes" if processes > 1 else ""
         return f"jax.sharding over {len(self.devices)} device(s){suffix}"
 
-    def spread(self, data: Any, name: str) -> Any:
-        """Lays a batch of the model with the given name out over the mesh."""
+    def check_batch(self, data: Any, name: str) -> None:
+        """Refuses a batch that is not the same in every process.
+
+        Args:
+            data: The batch.
+            name: The name of the model.
+        """
         if jax.process_count() > 1:
             arrays = filter(_is_array, keras.tree.flatten(data))
             digests = _of_all_processes(digest_of_batch(map(np.asarray, arrays)))
             check_batches(name, digests, jax.process_index())
-        return keras.tree.map_structure(self._spread_leaf, data)
 
-    def _spread_leaf(self, leaf: Any) -> Any:
-        if not _is_array(leaf):
-            return leaf
+    def divide(self, data: Any) -> bool:
+        """Tells whether the devices divide the rows of a batch, or it has but one."""
+        return not any(
+            _is_array(leaf) and self._is_uneven(leaf.shape)
+            for leaf in keras.tree.flatten(data)
+        )
+
+    def spread(self, data: Any, unevenly: bool = False) -> Any:
+        """Lays a batch out over the mesh.
+
+        Args:
+            data: The batch.
+            unevenly: Whether to split rows that the devices do not divide, too.
+        """
+
+        def spread_leaf(leaf: Any) -> Any:
+            if not _is_array(leaf):
+                return leaf
+            if not unevenly or not self._is_uneven(leaf.shape):
+                return self._put(leaf)
+            filled = self._put(uneven.fill_up(leaf, len(self.devices)))
+            return uneven.Uneven(filled, len(leaf), filled.sharding)
+
+        return keras.tree.map_structure(spread_leaf, data)
+
+    def _is_uneven(self, shape: Any) -> bool:
+        return bool(shape) and shape[0] > 1 and shape[0] % len(self.devices) != 0
+
+    def _put(self, leaf: Any) -> Any:
         sharding = self.distribution.get_data_layout(leaf.shape).backend_layout
         if jax.process_count() == 1:
             return jax.device_put(leaf, sharding)
@@ -209,12 +246,30 @@ class ShardedSteps:
         with self.replicas.distribution.scope():
             return super().make_predict_function(force)  # type: ignore[misc]
 
+    def train_step(self: Any, state: Any, data: Any) -> Any:
+        """Trains on the rows of a batch, without those that filled it up."""
+        return super().train_step(state, uneven.cut(data))  # type: ignore[misc]
+
+    def test_step(self: Any, state: Any, data: Any) -> Any:
+        """Evaluates the rows of a batch, without those that filled it up."""
+        return super().test_step(state, uneven.cut(data))  # type: ignore[misc]
+
+    def predict_step(self: Any, state: Any, data: Any) -> Any:
+        """Predicts for the rows of a batch, without those that filled it up."""
+        return super().predict_step(state, uneven.cut(data))  # type: ignore[misc]
+
     def _make_function(self: Any, step: Any, *args: Any, **kwargs: Any) -> Any:
         replicas, name = self.replicas, self.name
+        program = uneven.Program(step)
 
         def spread_step(state: Any, data: Any) -> Any:
+            replicas.check_batch(data, name)
             with replicas.distribution.scope():
-                results, state = step(state, replicas.spread(data, name))
+                is_uneven = program.is_compiled() and not replicas.divide(data)
+                spread = replicas.spread(data, unevenly=is_uneven)
+                if is_uneven and not program.takes(state, spread):
+                    spread = replicas.spread(data)
+                results, state = step(state, spread)
                 return replicas.unite(results), state
 
         return super()._make_function(spread_step, *args, **kwargs)  # type: ignore[misc]
