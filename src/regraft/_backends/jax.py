@@ -14,6 +14,7 @@ from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
+from . import _jax_relayout
 from ._loss import total_loss
 
 _Array = xla_client.ArrayImpl
@@ -45,7 +46,8 @@ def copy_values(
 ) -> Iterable[Any]:
     """Copies arrays into new buffers, laid out alike or as they are told to be.
 
-    A copy that lies elsewhere goes there from device to device, shard by shard.
+    A copy that lies elsewhere goes there shard by shard, and no device gets all of an
+    array, unless that is what it was told to have (see `_jax_relayout`).
     """
     for value in values:
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
@@ -75,10 +77,22 @@ def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
     says. Such a value is copied first, for JAX to keep the copy's.
     """
     values = [_nearby(value, to) for value, to in zip(values, shardings, strict=True)]
-    moved = jax.device_put(values, shardings, may_alias=False)
+    pairs = list(zip(values, shardings, strict=True))
+    relaid = {
+        i: _jax_relayout.laid_out(*pair)
+        for i, pair in enumerate(pairs)
+        if _jax_relayout.is_needed(*pair)
+    }
+    others = [pair for i, pair in enumerate(pairs) if i not in relaid]
+    moved = iter(
+        jax.device_put([v for v, _ in others], [s for _, s in others], may_alias=False)
+    )
+    new = [relaid[i] if i in relaid else next(moved) for i in range(len(pairs))]
     return [
-        jax.device_put(_copy_alone(value), sharding) if same_buffer(value, new) else new
-        for value, new, sharding in zip(values, moved, shardings, strict=True)
+        jax.device_put(_copy_alone(value), sharding)
+        if same_buffer(value, copy)
+        else copy
+        for (value, sharding), copy in zip(pairs, new, strict=True)
     ]
 
 
