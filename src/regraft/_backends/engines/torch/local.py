@@ -16,6 +16,21 @@ gradients come back, as autograd does with any copy. The outputs are joined on t
 
 One replica alone is the plain model. Replicas take turns (see `turns`): several
 accelerators compute at once, while replicas on one device gain no time.
+
+What moves tensors and gradients between devices is torch's autograd (`Tensor.to`,
+`torch.cat`). The helpers of `torch.nn.parallel` were tried in its place, on torch 2.13
+and, on a GPU, 2.11:
+
+- `DataParallel` and `replicate` give a replica parameters of its own, but a layer of
+  Keras reads `variable.value`, which is the original's: every replica computes on the
+  first device's weights.
+- `Broadcast`, `Scatter` and `Gather` know accelerators only. They refuse replicas on
+  the CPU, a CPU among GPUs, and weights that are kept on the CPU (`relocate="cpu"`);
+  `scatter` makes 3, 3 and 1 of 7 rows. They would be a second way, for some devices, of
+  what two lines do on all.
+- `parallel_apply` needs an accelerator. Its threads know nothing of inference mode, of
+  the type of `autocast` and of the scopes of Keras; and it waits for all threads before
+  it tells of one that failed, while the others wait for that one at their meeting.
 """
 
 from __future__ import annotations
