@@ -135,7 +135,7 @@ def replicate(
     On torch and TensorFlow a model is called on a part of the rows at a time. One that
     mixes rows is refused when it first runs, as far as four rows in inference show it.
     On torch, what layers of your own assign to variables, and losses they add, is taken
-    for means over rows.
+    for means over rows; if it is none, that is refused likewise.
 
     Args:
         model: A built model, compiled or not.

@@ -1,13 +1,16 @@
 """Whether a model computes each row of a batch for itself.
 
 Engines that call a model on a part of the rows (torch, TensorFlow) give wrong numbers
-if a layer mixes rows, as `x - mean(x, axis=0)` does. That cannot be read off a model,
-so it is tried: once, on four rows, in inference. What mixes rows in training alone and
-is not known to the engine (batch normalization is) is not seen.
+if a layer mixes rows, as `x - mean(x, axis=0)` does, and torch's also if one leaves
+a sum over rows behind, as `add_loss(sum(x))` does: there it is taken for a mean. That
+cannot be read off a model, so it is tried: once, on four rows, in inference. What a
+layer does in training alone and is not known to the engine (batch normalization is) is
+not seen.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -19,6 +22,20 @@ from ._probe import draw_inputs
 from ._values import to_numpy
 
 _ROWS = 4
+_LOSSES = "the losses that layers add"
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a call gave.
+
+    Attributes:
+        outputs: The outputs.
+        left: What it left behind: the losses of layers, and variables, by path.
+    """
+
+    outputs: list[Any]
+    left: dict[str, Any]
 
 
 def check_rows(model: Any, many: Any = None) -> None:
@@ -28,8 +45,12 @@ def check_rows(model: Any, many: Any = None) -> None:
         model: The model, which is called on all rows.
         many: What calls it in parts. If None, it is called on two rows at a time.
     """
-    worst = _difference(model, many)
-    if worst is not None:
+    results = _whole_and_in_parts(model, many)
+    if results is None:
+        return
+    whole, parts = results
+    worst = max(map(_distance, whole.outputs, parts.outputs), default=0.0)
+    if worst:
         raise UsageError(
             explain(
                 "The model mixes the rows of a batch, so replicas cannot split it.",
@@ -40,65 +61,94 @@ def check_rows(model: Any, many: Any = None) -> None:
                 "replicate it on JAX, which computes each batch as a whole",
             )
         )
+    for name, value in parts.left.items():
+        if _far(whole.left[name], value):
+            raise UsageError(
+                explain(
+                    "A layer leaves something behind that is no mean over rows, so "
+                    "replicas cannot put it together.",
+                    where=f"{model.name}: {name}",
+                    expected="the same number from replicas as from the whole batch",
+                    received=f"{value}, and not {whole.left[name]}",
+                    fix="leave a mean over rows behind, give a variable that adds up "
+                    '`aggregation="sum"`, or replicate the model on JAX',
+                )
+            )
 
 
-def _difference(model: Any, many: Any) -> float | None:
-    """Returns how far outputs differ, or None if they do not or it cannot be told."""
+def _whole_and_in_parts(model: Any, many: Any) -> tuple[_Result, _Result] | None:
+    """Calls a model in both ways; returns None if that cannot be compared."""
     inputs = draw_inputs(model, rows=_ROWS)
     if inputs is None:
         return None
     try:
         with _keras.quiet_globals(), _backends.active().fixed_global_rng():
-            whole, again = (_outputs(model, inputs) for _ in range(2))
-            if _distance(whole, again):
+            whole, again = (_call(model, inputs) for _ in range(2))
+            if any(map(_distance, whole.outputs, again.outputs)):
                 return None  # It draws random numbers.
-            return _distance(whole, _in_parts(model, many, inputs)) or None
+            return whole, _in_parts(model, many, inputs)
     except Exception:  # A model may want other inputs than those that were drawn.
         return None
 
 
-def _in_parts(model: Any, many: Any, inputs: Any) -> list[Any]:
+def _in_parts(model: Any, many: Any, inputs: Any) -> _Result:
     if many is not None:
         before = [(v, to_numpy(v).copy()) for v in model.non_trainable_variables]
         try:
-            return _arrays(many(inputs, training=False))
+            outputs = _arrays(many(inputs, training=False))
+            left = {
+                variable.path: to_numpy(variable).copy()
+                for variable, _ in before
+                if variable.aggregation != "only_first_replica"  # It says so itself.
+            }
+            return _Result(outputs, {**left, _LOSSES: _sum(many.losses)})
         finally:
             for variable, value in before:
                 variable.assign(value)
     half = _ROWS // 2
-    first = _outputs(model, keras.tree.map_structure(lambda x: x[:half], inputs))
-    second = _outputs(model, keras.tree.map_structure(lambda x: x[half:], inputs))
-    pairs = zip(first, second, strict=True)
-    return [np.concatenate([a, b]) if a.ndim else a for a, b in pairs]
+    first = _call(model, keras.tree.map_structure(lambda x: x[:half], inputs))
+    second = _call(model, keras.tree.map_structure(lambda x: x[half:], inputs))
+    pairs = zip(first.outputs, second.outputs, strict=True)
+    return _Result([np.concatenate([a, b]) if a.ndim else a for a, b in pairs], {})
 
 
-def _distance(whole: list[Any], parts: list[Any]) -> float:
+def _distance(whole: Any, parts: Any) -> float:
     """Returns how far outputs with rows differ, in parts of the largest number."""
-    worst = 0.0
-    for a, b in zip(whole, parts, strict=True):
-        if a.ndim == 0 or len(a) != _ROWS or not np.issubdtype(a.dtype, np.number):
-            continue
-        mine, other = a.astype("float64"), b.astype("float64")
-        far = np.abs(mine - other).max(initial=0)
-        far /= max(np.abs(mine).max(initial=0), 1e-6)
-        # Rounding differs with the size of a matrix, most of all in half precision.
-        worst = max(worst, far if far > (0.05 if a.dtype.itemsize < 4 else 1e-3) else 0)
-    return worst
+    return _far(whole, parts) if whole.ndim and len(whole) == _ROWS else 0.0
+
+
+def _far(whole: Any, parts: Any) -> float:
+    """Returns how far arrays differ, if rounding does not explain it."""
+    if whole.shape != parts.shape or not np.issubdtype(whole.dtype, np.number):
+        return 0.0
+    mine, other = whole.astype("float64"), parts.astype("float64")
+    far = np.abs(mine - other).max(initial=0) / max(np.abs(mine).max(initial=0), 1e-6)
+    # Rounding differs with the size of a matrix, most of all in half precision.
+    return float(far) if far > (0.05 if whole.dtype.itemsize < 4 else 1e-3) else 0.0
 
 
 class _DrawsNumbers(Exception):
     """Outputs that change with a random stream cannot be compared."""
 
 
-def _outputs(model: Any, inputs: Any) -> list[Any]:
+def _call(model: Any, inputs: Any) -> _Result:
     """Calls a model, whose variables stay as they are."""
-    with keras.StatelessScope() as scope:
+    with keras.StatelessScope(collect_losses=True) as scope:
         outputs = model(inputs, training=False)
+        losses = _sum(model.losses)
     common = _keras.global_seed_generator()
     states = [*_keras.seed_states(model), *([] if common is None else [common.state])]
     if any(scope.get_current_value(state) is not None for state in states):
         raise _DrawsNumbers
-    return _arrays(outputs)
+    left = {_LOSSES: losses}
+    for variable in model.non_trainable_variables:
+        value = scope.get_current_value(variable)
+        left[variable.path] = to_numpy(variable if value is None else value)
+    return _Result(_arrays(outputs), left)
+
+
+def _sum(losses: list[Any]) -> Any:
+    return np.asarray(sum(float(to_numpy(loss)) for loss in losses))
 
 
 def _arrays(outputs: Any) -> list[Any]:

@@ -338,11 +338,12 @@ def test_whole_numbers_that_differ_are_refused():
             self.count.assign(self.count + x.shape[0])
             return x
 
-    many = regraft.replicate(small(Counting("none")), on(2))
-    many(TABLE[:4])
-    assert many.layers[0].count.numpy() == 2  # The same on both.
+    many = regraft.replicate(small(Counting("none")), on(3))
     with pytest.raises(regraft.ReplicaError, match="disagree about a whole number"):
         many(TABLE[:5])
+    many = regraft.replicate(small(Counting("none")), on(2))
+    with pytest.raises(regraft.UsageError, match="no mean over rows"):
+        many(TABLE[:4])  # The same on both, and yet not the number of all rows.
     for aggregation, expected in (("sum", 5), ("only_first_replica", 2)):
         many = regraft.replicate(small(Counting(aggregation)), on(2))
         many(TABLE[:5])
