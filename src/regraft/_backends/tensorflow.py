@@ -95,7 +95,12 @@ def devices() -> dict[str, Any]:
     if server is not None:
         here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/"
         names = [name for name in names if name.startswith(here)]
-    return {name.split("device:")[1].lower(): name for name in names}
+    return {short_name(name): name for name in names}
+
+
+def short_name(device: str) -> str:
+    """Returns `gpu:1` for the full name that TensorFlow gives a device."""
+    return device.split("device:")[1].lower()
 
 
 def has_layouts() -> bool:

@@ -35,7 +35,7 @@ from .._agreement import (
     digest_of_batch,
     digest_of_model,
 )
-from .._one_device import OneDevice
+from .._one_process import OneDevice
 from . import uneven
 
 

@@ -25,15 +25,14 @@ On one device there is no strategy: the model runs as it did.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from .... import _keras
 from ...._errors import UnsplitBatchWarning, UsageError, explain
-from ...tensorflow import created_in, is_spread
-from .._one_device import OneDevice
+from ...tensorflow import created_in, is_spread, short_name
+from .._one_process import OneDevice, OneProcess
 from .split import SplitCall
 from .strategy import WholeBatches, WholeBatchMirrored, refuse_distributed
 from .workers import WorkerReplicas, strategy_of_workers
@@ -43,11 +42,11 @@ def default_devices() -> list[str]:
     """Returns all GPUs of this worker, or CPUs where there are none."""
     workers = strategy_of_workers()
     if workers is not None:
-        return [_name(device) for device in workers.extended.worker_devices]
+        return [short_name(device) for device in workers.extended.worker_devices]
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices(
         "CPU"
     )
-    return [_name(device.name) for device in found]
+    return [short_name(device.name) for device in found]
 
 
 def repeats() -> bool:
@@ -83,38 +82,21 @@ def _check_all(names: list[str]) -> None:
         )
 
 
-def _name(device: str) -> str:
-    return device.split("device:")[1].lower()
-
-
-class MirroredReplicas:
+class MirroredReplicas(OneProcess):
     """Several devices of this process, each with its copy of every variable."""
 
-    distribution = None
     splits_calls = True
-    splits_every_call = False
 
     def __init__(self, names: list[str], devices: list[Any], merge: Any) -> None:
-        self.devices = tuple(names)
-        self.near = names[0]
+        super().__init__(names)
         self.steps = SplitSteps
         self.place = WholeBatchMirrored(
             devices, tf.distribute.ReductionToOneDevice(reduce_to_device=merge)
         )
 
-    def agree(self, model: Any) -> None:
-        """Nothing to do: there is no other process."""
-
-    def adopt(self, model: Any) -> None:
-        """Nothing to do: the copy lies in the strategy's scope already."""
-
-    def write(self, write: Callable[[], Any]) -> Any:
-        """Writes: there is no other process."""
-        return write()
-
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices of the components of a variable."""
-        return [_name(component.device) for component in variable.value.values]
+        return [short_name(component.device) for component in variable.value.values]
 
     def describe(self) -> str:
         """Names the strategy."""

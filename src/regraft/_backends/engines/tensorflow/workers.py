@@ -13,6 +13,7 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import (
 )
 
 from ...._errors import UsageError, explain
+from ...tensorflow import short_name
 from .._agreement import check_models, different_batches, digest_of_model
 from .strategy import WholeBatches
 
@@ -142,7 +143,7 @@ class WorkerReplicas:
 
     def homes(self, variable: Any) -> list[str]:
         """Returns the devices of a variable: each worker has the same ones."""
-        local = [c.device.split("device:")[1].lower() for c in variable.value.values]
+        local = [short_name(c.device) for c in variable.value.values]
         workers = range(self._workers)
         return [f"worker:{i}/{name}" for i in workers for name in local]
 

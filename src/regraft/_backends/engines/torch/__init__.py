@@ -11,7 +11,7 @@ from typing import Any
 
 from ...._errors import UsageError, explain
 from ...torch import devices as known_devices
-from .._one_device import OneDevice
+from .._one_process import OneDevice
 from . import collectives, local, processes
 
 

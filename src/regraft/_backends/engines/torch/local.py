@@ -36,7 +36,6 @@ and, on a GPU, 2.11:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -48,23 +47,22 @@ from keras.src.backend.torch.core import get_device
 
 from ...._errors import UsageError, explain
 from ...torch import devices as known_devices
+from .._one_process import OneProcess
 from . import cutting, random_numbers, statistics
 from .share import Finished, Share, Total
 from .turns import take_turns
 from .watch import AttributeWatch
 
 
-class LocalReplicas:
+class LocalReplicas(OneProcess):
     """Replicas that one process runs."""
 
-    distribution = None
     splits_every_call = True
 
     def __init__(
         self, names: list[str], devices: list[Any], merge: Any, home: Any
     ) -> None:
-        self.devices = tuple(names)
-        self.near = names[0]
+        super().__init__(names)
         self.splits_calls = len(devices) > 1
         self.place = devices[0] if home is None else home
         self.home = name_of(self.place)
@@ -80,9 +78,6 @@ class LocalReplicas:
         statistics.install()
         random_numbers.install()
 
-    def agree(self, model: Any) -> None:
-        """Nothing to do: there is but one process."""
-
     def adopt(self, model: Any) -> None:
         """Refuses layers that one process cannot run as several replicas."""
         refuse_layers(model)
@@ -95,10 +90,6 @@ class LocalReplicas:
     def describe(self) -> str:
         """Says how many replicas there are."""
         return f"torch in one process, {len(self.devices)} replica(s)"
-
-    def write(self, write: Callable[[], Any]) -> Any:
-        """Writes: there is but one process."""
-        return write()
 
     def call(self, model: Any, plain: Any, args: Any, kwargs: Any) -> Any:
         """Calls a model on a batch, by all replicas.
