@@ -148,6 +148,8 @@ def refused(tmp_path_factory):
             "differing_batches",
             ("The processes were given different batches.", "set_random_seed"),
         ),
+        ("differing_targets", ("The processes were given different batches.",)),
+        ("differing_weights", ("The processes were given different batches.",)),
         (
             "several_devices",
             (

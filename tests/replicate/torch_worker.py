@@ -107,6 +107,17 @@ def differing_batches(rank):
     many.fit(x, y, batch_size=6, verbose=0)
 
 
+def differing_targets(rank):
+    build, x, y = BUILDERS["sequential"]
+    regraft.replicate(build()).train_on_batch(x[:6], y[:6] + rank)
+
+
+def differing_weights(rank):
+    build, x, y = BUILDERS["sequential"]
+    weights = np.ones(6) + rank
+    regraft.replicate(build()).test_on_batch(x[:6], y[:6], sample_weight=weights)
+
+
 def several_devices(rank):
     regraft.replicate(models.BUILDERS["cnn"][0](), ["cpu:0"] * 2)
 
@@ -126,6 +137,8 @@ def differing_outputs(rank):
 REFUSALS = (
     differing_models,
     differing_batches,
+    differing_targets,
+    differing_weights,
     several_devices,
     differing_state,
     differing_outputs,

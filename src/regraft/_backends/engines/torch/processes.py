@@ -107,7 +107,7 @@ class ProcessReplicas:
         if batch == 0:
             return plain(*args, **kwargs)
         known = self._known[bool(kwargs.get("training"))]
-        check = self._begin_to_compare(model, args, kwargs)
+        check = self.begin_to_compare(model, (args, kwargs))
         cuts = cutting.shares(batch, self.meeting.size)
         is_idle = self.meeting.rank >= len(cuts)
         rows = slice(0, 1) if is_idle else cuts[self.meeting.rank]
@@ -155,12 +155,12 @@ class ProcessReplicas:
             self._wrapped[model] = (weights, wrapped)
         return wrapped
 
-    def _begin_to_compare(
-        self, model: Any, args: Any, kwargs: Any
-    ) -> Callable[[], None]:
-        marks = [_mark(leaf) for leaf in keras.tree.flatten((args, kwargs))]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def begin_to_compare(self, model: Any, data: Any) -> Callable[[], None]:
+        """Asks the other processes for their batch; returns what waits and refuses."""
+        marks = [_mark(leaf) for leaf in keras.tree.flatten(data)]
         finish = self.meeting.begin_to_gather([n for mark in marks for n in mark])
-        return lambda: self._compare(model, finish())
+        return torch.compiler.disable(lambda: self._compare(model, finish()))
 
     def _compare(self, model: Any, found: Any) -> None:
         sums, sizes = found[:, ::2], found[:, 1::2]
@@ -175,14 +175,29 @@ class ProcessSteps(SplitSteps):
 
     def train_step(self: Any, data: Any) -> Any:
         """Trains on a batch, and says so if another process is missing."""
+        check = self._begin_to_compare_targets(data)
         try:
-            return super().train_step(data)
+            result = super().train_step(data)
         except ReplicaError:
             raise
         except RuntimeError as error:
             if not is_loss(error):
                 raise
             raise lost("averaging gradients", error) from error
+        check()
+        return result
+
+    def test_step(self: Any, data: Any) -> Any:
+        """Evaluates a batch."""
+        check = self._begin_to_compare_targets(data)
+        result = super().test_step(data)
+        check()
+        return result
+
+    def _begin_to_compare_targets(self: Any, data: Any) -> Any:
+        """Compares what `call` does not see: targets and weights of rows."""
+        targets = data[1:] if isinstance(data, tuple) else data
+        return self.replicas.begin_to_compare(self, targets)
 
 
 class _Trained(torch.nn.Module):
@@ -303,6 +318,8 @@ class _Join(torch.autograd.Function):
 
 def _mark(leaf: Any) -> tuple[float, ...]:
     """Returns a sum that tells batches and orders of rows apart, and its scale."""
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf":
+        leaf = torch.from_numpy(leaf.astype("float64"))
     if not isinstance(leaf, torch.Tensor) or leaf.ndim == 0 or leaf.is_complex():
         return ()
     rows = torch.nan_to_num(leaf.detach().reshape(len(leaf), -1))
