@@ -7,25 +7,17 @@ import warnings
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
-from . import _fresh, _functions, _keras
-from ._errors import (
-    CopyError,
-    GlobalReferenceWarning,
-    UsageError,
-    UsageTypeError,
-    did_you_mean,
-    explain,
-)
-from ._placement import Layouts, find_device
+from . import _fresh, _functions, _keras, _precision, _reshape
+from ._arguments import check, check_place
+from ._errors import CopyError, GlobalReferenceWarning, explain
+from ._follow import Follow
+from ._placement import Layouts
 from ._rename import rename
 from ._walk import Keep, Rules, Walk, is_model_state
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]
 Compiled = Literal["copy", "fresh", "drop"]
-
-_WEIGHTS = ("copy", "share", "fresh")
-_COMPILED = ("copy", "fresh", "drop")
 
 
 def clone(
@@ -37,6 +29,8 @@ def clone(
     name: str | None = None,
     prefix: str | None = None,
     keep: Iterable[Any] = (),
+    inputs: Any = None,
+    dtype: Any = None,
     device: Any = None,
     distribution: Any = None,
 ) -> M:
@@ -66,6 +60,20 @@ def clone(
             and copy can be parts of one model.
         keep: Objects, classes or predicates; what they name is shared between
             both models instead of copied.
+        inputs: What the copy takes, on the same weights: a shape without the batch
+            axis; a `keras.Input`, which becomes an input of the copy; a symbolic
+            tensor of another graph, onto which the copy can then be put, as its
+            input takes that shape and dtype; or an array, which fixes an input for
+            good. For several inputs a list, None leaving one as it is, or a dict by
+            name. Models inside follow. What cannot follow, a fixed `Reshape` or a
+            `Dense` behind a `Flatten`, is refused with both shapes.
+        dtype: The precision of the copy: the name of a policy (`"bfloat16"`,
+            `"mixed_float16"`), a `keras.DTypePolicy`, or a dict `{where: policy}`
+            by place, as `Graph.find` takes it. A place stands for all inside it,
+            later ones win, None leaves a place as it is. Weights are cast; a cast
+            that overflows, or changes whole numbers, is refused. Inputs keep
+            their dtype unless they are named, or narrower than float64. See
+            `compare` for how far the outputs are from the original's.
         device: Where the copy is to lie (`"gpu:1"`, `"cpu"`, a device of the
             backend); by default each value lies where the original's lies.
         distribution: A `keras.distribution.DataParallel` or `ModelParallel` by
@@ -76,6 +84,8 @@ def clone(
 
     Raises:
         CopyError: Something in the model cannot be copied faithfully.
+        PrecisionError: A value does not fit the dtype.
+        ShapeError: A layer cannot follow the inputs.
         UsageError: An argument is wrong.
 
     Example:
@@ -87,11 +97,17 @@ def clone(
     >>> other = regraft.clone(model, weights="fresh", seed=7)
     >>> regraft.verify(model, other).same
     False
+    >>> regraft.clone(model, inputs=(7, 4)).output_shape
+    (None, 7, 2)
+    >>> regraft.clone(model, dtype="bfloat16").output.dtype
+    'bfloat16'
     """
-    _check(model, weights, seed, compiled, name, prefix)
+    check(model, weights, seed, compiled, name, prefix)
     if compiled is None:
         compiled = "fresh" if weights == "fresh" else "copy"
-    rules = _CloneRules(compiled, *_check_place(weights, device, distribution))
+    rules = _CloneRules(compiled, *check_place(weights, device, distribution))
+    leaves = None if inputs is None else _reshape.read(model, inputs)
+    policies = None if dtype is None else _precision.read(model, dtype)
     if weights == "fresh" and (device is not None or distribution is not None):
         # Layers draw their weights where Keras puts them, so that comes first.
         drawn = clone(
@@ -102,6 +118,8 @@ def clone(
             name=name,
             prefix=prefix,
             keep=keep,
+            inputs=inputs,
+            dtype=dtype,
         )
         return clone(drawn, keep=keep, device=device, distribution=distribution)
     walk = Walk(model, rules=rules, keep=_keeper(_as_tuple(keep)))
@@ -117,11 +135,35 @@ def clone(
             _fresh.reseed_streams(walk, _fresh.Seeds(seed))
         if name is not None or prefix:
             rename(walk, new, name=name, prefix=prefix)
+        if leaves is not None or policies is not None:
+            _change(walk, new, leaves, policies, shares=weights == "share")
     except BaseException:
         walk.release()
         raise
     _warn_about_globals(walk)
     return new
+
+
+def _change(
+    walk: Walk,
+    new: Any,
+    leaves: list[_reshape.Leaf] | None,
+    policies: _precision.Policies | None,
+    *,
+    shares: bool,
+) -> None:
+    """Gives a copy other inputs and another precision."""
+    touched: set[int] = set()
+    if policies is not None:
+        touched = _precision.apply(walk, new, policies, shares=shares)
+    mine = {id(layer) for _, layer in walk.operations}
+    kept = {id(x) for x in _keras.all_layers(new) if id(x) not in mine}
+    follow = Follow(new, touched=touched, kept=kept)
+    if policies is not None:
+        _precision.set_inputs(walk, policies, follow)
+    if leaves is not None:
+        _reshape.apply(new, leaves, follow)
+    follow.run()
 
 
 def clone_onto(model: M, *, device: Any = None, layouts: Layouts | None = None) -> M:
@@ -251,101 +293,3 @@ def _as_tuple(keep: Any) -> tuple[Any, ...]:
     if isinstance(keep, tuple | list | set | frozenset):
         return tuple(keep)
     return (keep,)
-
-
-def _check(
-    model: Any, weights: Any, seed: Any, compiled: Any, name: Any, prefix: Any
-) -> None:
-    if not isinstance(model, _keras.Layer | _keras.Function):
-        raise UsageTypeError(
-            explain(
-                "Only models, layers and Functions can be cloned.",
-                where="argument `model`",
-                expected="a `keras.Model`, `keras.Layer` or `keras.Function`",
-                received=f"{model!r} (of type {type(model).__name__})",
-                fix="pass the model itself, not its class, its path or its weights",
-            )
-        )
-    _check_choice("weights", weights, _WEIGHTS)
-    _check_choice("compiled", compiled, (None, *_COMPILED))
-    if seed is not None and (isinstance(seed, bool) or not _is_int(seed)):
-        raise UsageTypeError(
-            explain(
-                "The seed must be a whole number.",
-                where="argument `seed`",
-                expected="an int, or None",
-                received=f"{seed!r} (of type {type(seed).__name__})",
-                fix="pass for example `seed=7`",
-            )
-        )
-    for argument, value in (("name", name), ("prefix", prefix)):
-        if value is not None and (not isinstance(value, str) or "/" in value):
-            raise UsageTypeError(
-                explain(
-                    f"`{argument}` must be a string without slashes.",
-                    where=f"argument `{argument}`",
-                    expected="a str without '/', which separates parts of a path",
-                    received=f"{value!r} (of type {type(value).__name__})",
-                    fix=f"pass for example `{argument}='copy_'`",
-                )
-            )
-    if _keras.in_stateless_scope():
-        raise UsageError(
-            explain(
-                "A model cannot be cloned while it is being traced.",
-                where=model.name,
-                expected="a call outside of jitted functions and stateless scopes",
-                received="a call inside a stateless scope, where variables have no "
-                "values of their own",
-                fix="clone the model before, or after, the traced function runs",
-            )
-        )
-
-
-def _check_place(
-    weights: str, device: Any, distribution: Any
-) -> tuple[Any, Layouts | None]:
-    if device is None and distribution is None:
-        return None, None
-    if device is not None and distribution is not None:
-        raise UsageError(
-            explain(
-                "A copy lies on one device or on a mesh, not on both.",
-                where="arguments `device` and `distribution`",
-                expected="one of them",
-                received=f"device={device!r} and distribution={distribution!r}",
-                fix="leave one of them out",
-            )
-        )
-    if weights == "share":
-        raise UsageError(
-            explain(
-                "Shared weights cannot lie in two places.",
-                where="argument `weights`",
-                expected='"copy" or "fresh", for a copy that lies elsewhere',
-                received='"share"',
-                fix="leave out `device=` and `distribution=`, or copy the weights",
-            )
-        )
-    if device is not None:
-        return find_device(device), None
-    return None, Layouts(distribution)
-
-
-def _check_choice(argument: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value in choices:
-        return
-    hint = did_you_mean(value, [c for c in choices if isinstance(c, str)])
-    raise UsageError(
-        explain(
-            f"Unknown value for `{argument}`.",
-            where=f"argument `{argument}`",
-            expected=" or ".join(repr(choice) for choice in choices),
-            received=repr(value),
-            fix=f"choose one of these.{hint}",
-        )
-    )
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) or hasattr(value, "__index__")

@@ -7,7 +7,9 @@ RegraftError
 │   └── MismatchError                an edit changes the shapes of variables
 ├── CopyError (TypeError)            an object cannot be copied faithfully
 ├── OutOfMemoryError (MemoryError)   a device has no room for a copy
+├── PrecisionError (ValueError)      a value does not fit another dtype
 ├── ReplicaError (RuntimeError)      a step on many devices cannot be finished
+├── ShapeError (ValueError)          a layer cannot follow another input shape
 └── DifferenceError (AssertionError) two models that should be equal are not
 GlobalReferenceWarning (UserWarning) a function reads the model from a global
 ClassChangedWarning (UserWarning)    an edited model is no longer of its class
@@ -45,6 +47,14 @@ class CopyError(RegraftError, TypeError):
 
 class OutOfMemoryError(RegraftError, MemoryError):
     """A device has no memory left for a copy."""
+
+
+class PrecisionError(RegraftError, ValueError):
+    """A value, or a layer, cannot be brought to another dtype faithfully."""
+
+
+class ShapeError(RegraftError, ValueError):
+    """A layer cannot follow another input shape."""
 
 
 class ReplicaError(RegraftError, RuntimeError):

@@ -88,7 +88,7 @@ def of_sequence(given: Any, old: Any, *, where: str) -> Inputs:
         given = given[0]
     if isinstance(given, dict):
         raise _other_structure(expected, given, where)
-    return _make([expected], [given], expected, where)
+    return make([expected], [given], expected, where)
 
 
 def of_graph(given: Any, expected: Any, *, where: str) -> Inputs:
@@ -109,12 +109,20 @@ def of_graph(given: Any, expected: Any, *, where: str) -> Inputs:
         keras.tree.assert_same_structure(as_tuples(given), as_tuples(expected))
     except (ValueError, TypeError) as error:
         raise _other_structure(expected, given, where) from error
-    return _make(
+    return make(
         keras.tree.flatten(expected), keras.tree.flatten(given), expected, where
     )
 
 
-def _make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inputs:
+def make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inputs:
+    """Makes the inputs of a new graph.
+
+    Args:
+        expected: The inputs of the old one.
+        given: For each of them a symbolic tensor, or an array that fixes it.
+        struct: The structure of the inputs.
+        where: The model, for messages.
+    """
     found = [_leaf(old, new, where) for old, new in zip(expected, given, strict=True)]
     fixed = [not isinstance(new, _keras.KerasTensor) for new in found]
     if not any(fixed):

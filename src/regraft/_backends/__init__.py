@@ -47,6 +47,12 @@ class Framework(Protocol):
             layouts: How to lay each copy out over a mesh, where `has_layouts()`.
         """
 
+    def cast_value(self, value: Any, dtype: str) -> Any:
+        """Returns what a Keras variable holds once its value has another dtype.
+
+        The value belongs to a copy that nobody uses yet, and may be changed.
+        """
+
     def devices(self) -> dict[str, Any]:
         """Returns the devices that are there, by names like `gpu:1`."""
 

@@ -70,6 +70,11 @@ def copy_values(
     return [_copy_alone(value) for value in values]
 
 
+def cast_value(value: Any, dtype: str) -> Any:
+    """Returns another array, which lies where the first one lies."""
+    return value.astype(dtype)
+
+
 def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
     """Lays copies out elsewhere.
 

@@ -79,6 +79,19 @@ def copy_values(
     return copies
 
 
+def cast_value(value: Any, dtype: str) -> Any:
+    """Returns another variable, on the same device."""
+    whole = _whole(value)
+    with tf.init_scope(), tf.device(_device(value)):
+        return tf.Variable(
+            tf.cast(value, dtype),
+            trainable=value.trainable,
+            name=_plain_name(value.name),
+            synchronization=whole.synchronization,
+            aggregation=whole.aggregation,
+        )
+
+
 def _device(value: Any) -> Any:
     return None if is_spread(value) else value.device
 

@@ -83,6 +83,12 @@ def copy_values(
     return [_copy(value, walk) for value in values]
 
 
+def cast_value(value: Any, dtype: str) -> Any:
+    """Casts a parameter in place: others than the variable hold it, too."""
+    value.data = value.data.to(getattr(torch, dtype))
+    return value
+
+
 def _copy(value: Any, walk: Any) -> Any:
     """Returns a tensor of the same class whose storage is allocated at the end.
 

@@ -11,6 +11,8 @@ from .globals import *
 from .graph import *
 from .layers import *
 from .names import *
+from .policies import *
+from .specs import *
 from .tracking import *
 from .training import *
 from .variables import *

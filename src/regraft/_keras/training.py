@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
 from .classes import Variable
 from .variables import raw_value, to_numpy
 
@@ -94,6 +96,21 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
         variables: All variables of the model, each with its copy.
     """
     pairs = ((_key(new, old), _key(new, twin)) for old, twin in variables)
+    rekey_optimizer(new, pairs)
+
+
+def variable_keys(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
+    """Returns what an optimizer knows variables by, at the moment."""
+    return [_key(optimizer, variable) for variable in variables]
+
+
+def rekey_optimizer(new: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Writes other keys into the dicts by which an optimizer finds things.
+
+    Args:
+        new: The optimizer.
+        pairs: Old keys, each with the new one; None for what has no key.
+    """
     keys = {old: twin for old, twin in pairs if old is not None and twin is not None}
     for indices in vars(new).values():
         plain = getattr(indices, "__wrapped__", indices)
@@ -149,6 +166,34 @@ def _key(optimizer: Any, variable: Any) -> Any:
         return optimizer._var_key(variable)
     except AttributeError:  # TensorFlow: a plain tensor was put in a variable's place.
         return None
+
+
+def variables_by_slot(optimizer: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields what an optimizer made in the likeness of a variable, with the variable.
+
+    Such a slot has the path of the variable in its name, and whatever its shape is,
+    the variable's dtype.
+    """
+    starts = {v.path.replace("/", "_"): v for v in optimizer._trainable_variables}
+    for slot in slots(optimizer):
+        owners = [start for start in starts if slot.name.startswith(f"{start}_")]
+        if owners:
+            yield slot, starts[max(owners, key=len)]
+
+
+def scale_loss(trainer: Any) -> None:
+    """Wraps the optimizer of a model as `compile()` does for float16.
+
+    Gradients would vanish otherwise. The optimizer keeps its state.
+    """
+    config = getattr(vars(trainer).get("_compile_config"), "config", None) or {}
+    inner = trainer.optimizer
+    wants = config.get("auto_scale_loss", True) and inner is not None
+    if not wants or isinstance(inner, LossScaleOptimizer):
+        return
+    trainer.optimizer = LossScaleOptimizer(inner, name="loss_scale_optimizer")
+    if inner.built:
+        trainer.optimizer.build(list(inner._trainable_variables))
 
 
 def has_left_variables(optimizer: Any, new: Any) -> bool:

@@ -28,6 +28,11 @@ def set_raw_value(variable: Any, value: Any) -> None:
     vars(variable)["_value"] = value
 
 
+def set_dtype(variable: Any, dtype: str) -> None:
+    """Says of which dtype the value of a variable is."""
+    vars(variable)["_dtype"] = dtype
+
+
 def set_layout(variable: Any, layout: Any) -> None:
     """Says how a variable is to be laid out over a mesh; None for not at all."""
     vars(variable)["_layout"] = layout

@@ -1,0 +1,231 @@
+"""Lets a built layer follow the shape of its input, on the weights that it has.
+
+What a layer works out in `build()` may depend on the shape: weights, numbers, tables.
+A *ghost*, a copy of the layer that has forgotten its variables, is built for the new
+shape; no memory is taken for it. If its weights have the shapes of the layer's own,
+these fit. Other things that came out differently are taken over if a ghost that is
+built for the old shape has what the layer has: then they follow from the shape alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import keras
+import numpy as np
+
+from . import _keras
+from ._atoms import ATOMS
+from ._refit import SameVariables
+from ._shape_checks import (
+    Arguments,
+    Call,
+    cannot_follow,
+    first_line,
+    move_shapes,
+    refusal,
+)
+from ._walk import Walk
+
+
+def rebuild(call: Call, *, is_kept: bool) -> None:
+    """Brings a layer to where `build()` would have brought it for another shape.
+
+    Args:
+        call: The call of the layer, with the new shapes.
+        is_kept: Whether the layer belongs to the original as well.
+    """
+    layer = call.operation
+    _trace(call)
+    if not is_kept:
+        _renew_states(call)
+    if not _keras.has_build(layer):
+        return
+    try:
+        new = _ghost(layer, call.now)
+    except Exception as error:  # Whatever a user's layer raises.
+        if layer.weights:
+            raise refusal(
+                call,
+                "it cannot be built again to see whether its weights fit: "
+                f"{type(error).__name__}: {first_line(error)}",
+            ) from error
+        return
+    _compare_weights(call, new)
+    if not is_kept:
+        _note_shapes(call, new)
+    changes = _changes(layer, new)
+    if not changes:
+        return
+    if is_kept:
+        names = ", ".join(sorted({name for _, name, _ in changes}))
+        raise refusal(
+            call,
+            f"it would have to change ({names}), and `keep=` shares it with the "
+            "original",
+            "let it be copied",
+        )
+    try:
+        old = _ghost(layer, call.before)
+    except Exception:  # It can be built for the new shape only.
+        old = None
+    followed = {} if old is None else {(i, n): v for i, n, v in _all(old)}
+    own = {(i, n): v for i, n, v in _all(layer)}
+    parts = _keras.all_layers(layer)
+    for index, name, value in changes:
+        mine, was = own[index, name], followed.get((index, name))
+        if _same(mine, was):
+            vars(parts[index])[name] = value
+        elif _shape(mine) != _shape(value):
+            raise refusal(
+                call,
+                f"its `{name}` of shape {_shape(mine)} would have to be of shape "
+                f"{_shape(value)}, and it is not known how it came about",
+            )
+
+
+def _trace(call: Call) -> None:
+    """Runs the code of a layer that is not Keras's own, whatever shapes it claims.
+
+    If the code cannot be run on the old shape either, that says nothing.
+    """
+    layer = call.operation
+    sizes = [n for shape in call.shapes(call.now) for n in shape[1:]]
+    if type(layer).__module__.startswith("keras.") or None in sizes:
+        return
+    try:
+        _keras.trace_call(layer, *call.before)
+    except Exception:
+        return
+    try:
+        _keras.trace_call(layer, *call.now)
+    except Exception as error:
+        raise cannot_follow(call, error) from error
+
+
+def _renew_states(call: Call) -> None:
+    """Gives stateful RNNs states for another batch size."""
+    for layer in _keras.all_layers(call.operation):
+        states = getattr(layer, "states", None)
+        if not isinstance(layer, keras.layers.RNN) or not layer.stateful or not states:
+            continue
+        batch = call.shapes(call.now)[0][0]
+        if batch is None:
+            raise refusal(
+                call,
+                "a stateful layer needs to know the batch size",
+                "pass `keras.Input(batch_shape=...)`",
+            )
+        if keras.tree.flatten(states)[0].shape[0] != batch:
+            _keras.renew_states(layer, batch)
+
+
+def _ghost(layer: Any, arguments: Arguments) -> Any:
+    walk = Walk(layer, rules=SameVariables())
+    for variable in layer.variables:  # torch: parameter dicts hold the values too.
+        value = _keras.raw_value(variable)
+        walk.remember(value, value)
+    ghost = walk.run()
+    for _, operation in walk.operations:
+        if isinstance(operation, _keras.Layer):
+            _keras.forget_variables(operation)
+    args, kwargs = arguments
+    try:
+        with _keras.no_memory():
+            ghost(*args, **kwargs)
+    except Exception:  # It makes a variable from a value, which needs memory.
+        for _, operation in walk.operations:
+            if getattr(operation, "states", None):
+                operation.states = None  # They are the layer's own, and stay as is.
+        ghost(*args, **kwargs)
+    return ghost
+
+
+def _note_shapes(call: Call, ghost: Any) -> None:
+    """Lets the shapes follow that layers were built for: they are saved."""
+    parts, others = _keras.all_layers(call.operation), _keras.all_layers(ghost)
+    if [type(x) for x in parts] != [type(x) for x in others]:
+        return
+    shapes = call.shapes(call.before), call.shapes(call.now)
+    moved = dict(zip(*shapes, strict=True))
+    for part, other in zip(parts, others, strict=True):
+        own, new = _keras.build_shapes(part), _keras.build_shapes(other)
+        if own is None or new is None:
+            continue
+        if part is call.operation:  # It may have been built for any shape.
+            new = {name: move_shapes(value, moved) for name, value in own.items()}
+        _keras.set_build_shapes(part, new)
+
+
+def _compare_weights(call: Call, ghost: Any) -> None:
+    layer = call.operation
+    needed, own = _weights(ghost), _weights(layer)
+    if not needed - own:
+        return
+    pairs = zip(layer.weights, ghost.weights, strict=False)
+    other = [
+        f"{mine.path} of shape {tuple(mine.shape)} would have to be of shape "
+        f"{tuple(new.shape)}"
+        for mine, new in pairs
+        if tuple(mine.shape) != tuple(new.shape)
+    ]
+    raise refusal(call, "; ".join(other) or "it would have to have other weights")
+
+
+def _weights(layer: Any) -> Counter[Any]:
+    return Counter((v.name, tuple(v.shape)) for v in layer.weights)
+
+
+# --- what build() left on a layer ----------------------------------------------
+
+
+def _changes(layer: Any, ghost: Any) -> list[tuple[int, str, Any]]:
+    own = {(i, n): v for i, n, v in _all(layer)}
+    return [
+        (index, name, value)
+        for index, name, value in _all(ghost)
+        if (index, name) in own and not _same(own[index, name], value)
+    ]
+
+
+def _all(layer: Any) -> list[tuple[int, str, Any]]:
+    """Lists the plain data of a layer and of those inside it, by position."""
+    return [
+        (index, name, value)
+        for index, part in enumerate(_keras.all_layers(layer))
+        for name, value in vars(part).items()
+        if name != _keras.BUILD_SHAPES and _is_data(value)
+    ]
+
+
+def _is_data(value: Any) -> bool:
+    """Tells whether a value says something by itself: numbers, shapes, arrays."""
+    if type(value) in ATOMS or isinstance(value, np.ndarray | keras.InputSpec):
+        return True
+    if isinstance(value, tuple | list):
+        return all(map(_is_data, value))
+    if isinstance(value, dict):
+        return all(map(_is_data, value.values()))
+    return not isinstance(value, _keras.Variable) and bool(keras.ops.is_tensor(value))
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, keras.InputSpec) and isinstance(right, keras.InputSpec):
+        return repr(left) == repr(right)
+    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            _same(left[key], right[key]) for key in left
+        )
+    if _shape(left) is None or _shape(right) is None:
+        return bool(left is right or (type(left) is type(right) and left == right))
+    mine, other = _keras.to_numpy(left), _keras.to_numpy(right)
+    return mine.shape == other.shape and mine.tobytes() == other.tobytes()
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """Returns the shape of an array or tensor; None for anything else."""
+    is_array = isinstance(value, np.ndarray) or keras.ops.is_tensor(value)
+    return tuple(value.shape) if is_array else None
