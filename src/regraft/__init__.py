@@ -3,6 +3,8 @@
 from . import recipes as recipes
 from ._clone import clone as clone
 from ._clone_model import clone_model as clone_model
+from ._compare import OutputReport as OutputReport
+from ._compare import compare as compare
 from ._copiers import register_copier as register_copier
 from ._errors import ClassChangedWarning as ClassChangedWarning
 from ._errors import CopyError as CopyError
@@ -11,8 +13,10 @@ from ._errors import EditNotSavedWarning as EditNotSavedWarning
 from ._errors import GlobalReferenceWarning as GlobalReferenceWarning
 from ._errors import MismatchError as MismatchError
 from ._errors import OutOfMemoryError as OutOfMemoryError
+from ._errors import PrecisionError as PrecisionError
 from ._errors import RegraftError as RegraftError
 from ._errors import ReplicaError as ReplicaError
+from ._errors import ShapeError as ShapeError
 from ._errors import SingleDeviceWarning as SingleDeviceWarning
 from ._errors import UnsplitBatchWarning as UnsplitBatchWarning
 from ._errors import UsageError as UsageError
@@ -47,17 +51,21 @@ __all__ = [
     "MismatchError",
     "Node",
     "OutOfMemoryError",
+    "OutputReport",
+    "PrecisionError",
     "Proof",
     "Ref",
     "RegraftError",
     "ReplicaError",
     "Replicated",
     "Selection",
+    "ShapeError",
     "SingleDeviceWarning",
     "UnsplitBatchWarning",
     "UsageError",
     "clone",
     "clone_model",
+    "compare",
     "diff",
     "gather",
     "graph",

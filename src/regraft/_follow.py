@@ -17,7 +17,7 @@ from typing import Any
 import keras
 
 from . import _keras, _rebuild, _shape_checks
-from ._errors import PrecisionError, RegraftError, explain
+from ._errors import PrecisionError, explain
 
 Shape = tuple[int | None, ...]
 Spec = tuple[Shape, str]
@@ -64,9 +64,9 @@ class Follow:
         ):
             warnings.simplefilter("ignore")
             for layer in _keras.all_layers(self._model):
-                if _keras.inner_graph(layer) is not None:
-                    if id(_keras.inner_graph(layer)) not in self._visited:
-                        self._inside(layer, layer.name)
+                graph = _keras.inner_graph(layer)
+                if graph is not None and id(graph) not in self._visited:
+                    self._inside(layer, layer.name)
 
     # --- graphs ----------------------------------------------------------------
 
@@ -77,8 +77,9 @@ class Follow:
         for node in _keras.call_order(graph):
             if node.is_input:
                 continue
-            changed = [x for x in _keras.argument_tensors(node) if self._changed(x)]
+            changed = any(map(self._changed, _keras.argument_tensors(node)))
             if not changed and id(node.operation) not in self._touched:
+                self._note_call(node, f"{where}/{node.operation.name}")
                 continue
             outputs = self._call(node, f"{where}/{node.operation.name}")
             for old, new in zip(node.outputs, outputs, strict=True):
@@ -105,8 +106,10 @@ class Follow:
                 continue
             self._write(mask, other.shape, mask.dtype)
             made, by = _keras.producer(mask), _keras.producer(other)
-            if made is None or by is None or type(made.operation) is not type(
-                by.operation
+            if (
+                made is None
+                or by is None
+                or type(made.operation) is not type(by.operation)
             ):
                 continue
             pairs += zip(made.input_tensors, by.input_tensors, strict=False)
@@ -139,12 +142,7 @@ class Follow:
         if _keras.inner_graph(operation) is not None:
             self._enter(operation, args, kwargs, where)
         with self._watched(operation) as seen:
-            try:
-                outputs = keras.tree.flatten(operation(*args, **kwargs))
-            except RegraftError:
-                raise
-            except Exception as error:  # Whatever a layer says to what it is given.
-                raise self._refusal(call, error) from error
+            outputs = self._ask(call)
         for model, shapes in seen:
             self._calls.setdefault(id(model), []).extend(shapes)
             self._enter_with(model, f"{where}/{model.name}")
@@ -154,14 +152,31 @@ class Follow:
             self._rebuild(call)
         return outputs
 
-    def _rebuild(self, call: _shape_checks.Call) -> None:
+    def _ask(self, call: _shape_checks.Call) -> list[Any]:
+        """Calls an operation; if it cannot be, once more after it was built anew."""
+        args, kwargs = call.now
+        try:
+            return keras.tree.flatten(call.operation(*args, **kwargs))
+        except Exception as error:  # Whatever a layer says to what it is given.
+            refusal = self._refusal(call, error)
+            refusal.__cause__ = error
+        if call.is_reshaped and self._rebuild(call, has_failed=True):
+            try:
+                return keras.tree.flatten(call.operation(*args, **kwargs))
+            except Exception:  # Its first words say more.
+                raise refusal from refusal.__cause__
+        raise refusal
+
+    def _rebuild(self, call: _shape_checks.Call, *, has_failed: bool = False) -> bool:
         """Lets a layer work out again what it worked out from its first input."""
         layer = call.operation
         if not isinstance(layer, _keras.Layer) or id(layer) in self._built:
-            return
+            return False
         self._built.add(id(layer))
-        if _keras.inner_graph(layer) is None:
-            _rebuild.rebuild(call, is_kept=id(layer) in self._kept)
+        if _keras.inner_graph(layer) is not None:
+            return False
+        is_kept = id(layer) in self._kept
+        return _rebuild.rebuild(call, is_kept=is_kept, has_failed=has_failed)
 
     def _refusal(self, call: _shape_checks.Call, error: Exception) -> Exception:
         if call.is_reshaped:
@@ -179,8 +194,28 @@ class Follow:
 
     # --- models inside ---------------------------------------------------------
 
+    def _note_call(self, node: Any, where: str) -> None:
+        """Notes the shapes of a call that stays: another call may be one that changes.
+
+        A model that is called on both then has to take both.
+        """
+        layer = node.operation
+        if not isinstance(layer, _keras.Layer):
+            return
+        graph = _keras.inner_graph(layer)
+        if graph is not None:
+            self._note_shapes(layer, *_keras.call_arguments(node))
+            if any(map(self._changed, graph.inputs)):
+                self._enter_with(layer, where)
+        elif any(True for _ in _held_models(layer)):
+            self._call(node, where)
+
     def _enter(self, model: Any, args: Any, kwargs: Any, where: str) -> None:
         """Follows a call of a model into its own graph."""
+        self._note_shapes(model, args, kwargs)
+        self._enter_with(model, where)
+
+    def _note_shapes(self, model: Any, args: Any, kwargs: Any) -> None:
         graph = _keras.inner_graph(model)
         given = args[0] if args else kwargs.get("inputs")
         if isinstance(given, dict) and not isinstance(graph.input, dict):
@@ -189,7 +224,6 @@ class Follow:
             flat = keras.tree.flatten(given)
         shapes = [None if x is None else x.shape for x in flat]
         self._calls.setdefault(id(model), []).append(shapes)
-        self._enter_with(model, where)
 
     def _enter_with(self, model: Any, where: str) -> None:
         graph = _keras.inner_graph(model)
@@ -291,6 +325,6 @@ def _follow_config(model: Any, shapes: dict[Shape, Shape]) -> None:
     moved = {old[1:]: new[1:] for old, new in shapes.items()}
     for name, value in config.items():
         own = vars(model).get(name)
-        if isinstance(value, list | tuple) and tuple(value) in moved:
-            if isinstance(own, list | tuple) and tuple(own) == tuple(value):
-                setattr(model, name, type(value)(moved[tuple(value)]))
+        is_shape = isinstance(value, list | tuple) and isinstance(own, list | tuple)
+        if is_shape and tuple(own) == tuple(value) and tuple(value) in moved:
+            setattr(model, name, type(value)(moved[tuple(value)]))

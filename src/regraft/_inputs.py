@@ -36,13 +36,17 @@ class FixedInput(keras.layers.Layer):
     Args:
         value: The array.
         value_dtype: The dtype in which it is returned.
+        repeat: Whether it is one row, to be repeated for each row of the batch.
         **kwargs: Arguments of every layer.
     """
 
-    def __init__(self, value: Any, value_dtype: str, **kwargs: Any) -> None:
+    def __init__(
+        self, value: Any, value_dtype: str, repeat: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.value = np.asarray(value)
         self.value_dtype = value_dtype
+        self.repeat = repeat
 
     def build(self, input_shape: Any) -> None:
         """Marks the layer as built: it has no weights."""
@@ -50,11 +54,18 @@ class FixedInput(keras.layers.Layer):
 
     def call(self, inputs: Any = None) -> Any:
         """Returns the array."""
-        return keras.ops.convert_to_tensor(self.value, dtype=self.value_dtype)
+        value = keras.ops.convert_to_tensor(self.value, dtype=self.value_dtype)
+        if not self.repeat:
+            return value
+        rows = keras.ops.shape(inputs)[0]
+        return keras.ops.broadcast_to(value, (rows, *self.value.shape[1:]))
 
     def compute_output_spec(self, inputs: Any = None) -> Any:
         """Returns the shape and dtype of the array."""
-        return keras.KerasTensor(self.value.shape, dtype=self.value_dtype)
+        shape = self.value.shape
+        if self.repeat:
+            shape = (inputs.shape[0], *shape[1:])
+        return keras.KerasTensor(shape, dtype=self.value_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> None:
         """An array has no mask, whatever carries it."""
@@ -62,6 +73,8 @@ class FixedInput(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns the array, as nested lists, with the layer's configuration."""
         own = {"value": self.value.tolist(), "value_dtype": self.value_dtype}
+        if self.repeat:
+            own["repeat"] = True
         return {**super().get_config(), **own}
 
 
@@ -114,7 +127,14 @@ def of_graph(given: Any, expected: Any, *, where: str) -> Inputs:
     )
 
 
-def make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inputs:
+def make(
+    expected: list[Any],
+    given: list[Any],
+    struct: Any,
+    where: str,
+    *,
+    repeat: bool = False,
+) -> Inputs:
     """Makes the inputs of a new graph.
 
     Args:
@@ -122,6 +142,8 @@ def make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inpu
         given: For each of them a symbolic tensor, or an array that fixes it.
         struct: The structure of the inputs.
         where: The model, for messages.
+        repeat: Whether an array of one row stands for every row of a batch, where
+            there is another input that tells how many there are.
     """
     found = [_leaf(old, new, where) for old, new in zip(expected, given, strict=True)]
     fixed = [not isinstance(new, _keras.KerasTensor) for new in found]
@@ -146,7 +168,8 @@ def make(expected: list[Any], given: list[Any], struct: Any, where: str) -> Inpu
     tensors = []
     for i, (old, new) in enumerate(zip(expected, found, strict=True)):
         if fixed[i]:
-            new = FixedInput(new, old.dtype, name=names[i])(carriers[i])
+            one = repeat and not all(fixed) and new.shape[:1] == (1,)
+            new = FixedInput(new, old.dtype, one, name=names[i])(carriers[i])
         tensors.append(new)
     return Inputs(kept, tensors)
 

@@ -163,9 +163,9 @@ def apply(walk: Walk, model: Any, policies: Policies, *, shares: bool) -> set[in
             _cast_derived(layer)
             _keras.retrack(layer)
     policy = policies.get(None)
-    if policy is not None and policy.name == "mixed_float16":
-        if isinstance(model, _keras.Trainer) and model.compiled:
-            _keras.scale_loss(model)
+    is_compiled = isinstance(model, _keras.Trainer) and model.compiled
+    if is_compiled and policy is not None and policy.name == "mixed_float16":
+        _keras.scale_loss(model)
     return set(exchanged)
 
 

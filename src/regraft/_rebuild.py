@@ -29,35 +29,40 @@ from ._shape_checks import (
 from ._walk import Walk
 
 
-def rebuild(call: Call, *, is_kept: bool) -> None:
+def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     """Brings a layer to where `build()` would have brought it for another shape.
 
     Args:
         call: The call of the layer, with the new shapes.
         is_kept: Whether the layer belongs to the original as well.
+        has_failed: Whether the layer could not be called as it is.
+
+    Returns:
+        Whether the layer may have changed.
     """
     layer = call.operation
-    _trace(call)
+    if not has_failed:
+        _trace(call)
     if not is_kept:
         _renew_states(call)
     if not _keras.has_build(layer):
-        return
+        return False
     try:
         new = _ghost(layer, call.now)
     except Exception as error:  # Whatever a user's layer raises.
-        if layer.weights:
+        if layer.weights and not has_failed:
             raise refusal(
                 call,
                 "it cannot be built again to see whether its weights fit: "
                 f"{type(error).__name__}: {first_line(error)}",
             ) from error
-        return
+        return False
     _compare_weights(call, new)
     if not is_kept:
         _note_shapes(call, new)
     changes = _changes(layer, new)
     if not changes:
-        return
+        return has_failed
     if is_kept:
         names = ", ".join(sorted({name for _, name, _ in changes}))
         raise refusal(
@@ -83,6 +88,7 @@ def rebuild(call: Call, *, is_kept: bool) -> None:
                 f"its `{name}` of shape {_shape(mine)} would have to be of shape "
                 f"{_shape(value)}, and it is not known how it came about",
             )
+    return True
 
 
 def _trace(call: Call) -> None:
@@ -130,6 +136,7 @@ def _ghost(layer: Any, arguments: Arguments) -> Any:
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Layer):
             _keras.forget_variables(operation)
+            _keras.set_input_rule(operation, None)  # What `build()` allowed before.
     args, kwargs = arguments
     try:
         with _keras.no_memory():
@@ -143,7 +150,7 @@ def _ghost(layer: Any, arguments: Arguments) -> Any:
 
 
 def _note_shapes(call: Call, ghost: Any) -> None:
-    """Lets the shapes follow that layers were built for: they are saved."""
+    """Lets the shapes follow that layers were built for, and what they allow."""
     parts, others = _keras.all_layers(call.operation), _keras.all_layers(ghost)
     if [type(x) for x in parts] != [type(x) for x in others]:
         return
@@ -156,6 +163,9 @@ def _note_shapes(call: Call, ghost: Any) -> None:
         if part is call.operation:  # It may have been built for any shape.
             new = {name: move_shapes(value, moved) for name, value in own.items()}
         _keras.set_build_shapes(part, new)
+        rule = _keras.input_rule(other)
+        if rule is not None:
+            _keras.set_input_rule(part, rule)
 
 
 def _compare_weights(call: Call, ghost: Any) -> None:
@@ -195,7 +205,7 @@ def _all(layer: Any) -> list[tuple[int, str, Any]]:
         (index, name, value)
         for index, part in enumerate(_keras.all_layers(layer))
         for name, value in vars(part).items()
-        if name != _keras.BUILD_SHAPES and _is_data(value)
+        if name not in _keras.SHAPE_NOTES and _is_data(value)
     ]
 
 

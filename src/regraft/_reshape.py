@@ -190,7 +190,7 @@ def _put_inputs(
     model: Any, graph: Any, old: list[Any], leaves: list[Any], follow: Follow
 ) -> None:
     """Puts symbolic tensors and arrays in the place of a copy's inputs."""
-    made = _inputs.make(old, leaves, graph.input, model.name)
+    made = _inputs.make(old, leaves, graph.input, model.name, repeat=True)
     pairs = list(zip(old, made.tensors, strict=True))
     new = {id(a): b for a, b in pairs if a is not b}
     for a, b in pairs:

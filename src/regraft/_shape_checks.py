@@ -8,6 +8,7 @@ calls compute something, but not what the model was made for.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,8 +234,11 @@ def _fix(operation: Any, has_weights: bool) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first sentence of an error's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Returns the first line that says something in an error's message."""
+    plain = re.sub("\x1b\\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:]
     return lines[0][:300] if lines else "no message"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src.lib import xla_client
 from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
@@ -71,8 +72,14 @@ def copy_values(
 
 
 def cast_value(value: Any, dtype: str) -> Any:
-    """Returns another array, which lies where the first one lies."""
-    return value.astype(dtype)
+    """Returns another array, which lies where the first one lies.
+
+    It is cast on the host: JAX would compile a program for each shape.
+    """
+    if not value.is_fully_addressable:
+        return value.astype(dtype)
+    data = np.asarray(value).astype(jnp.dtype(dtype))
+    return jax.device_put(data, value.sharding, may_alias=False)
 
 
 def _put(values: list[Any], shardings: list[Any]) -> list[Any]:

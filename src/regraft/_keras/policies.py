@@ -67,7 +67,8 @@ def numpy_dtype(dtype: str) -> Any:
 
 def limits(dtype: str) -> Any:
     """Returns what a float dtype can hold: its `max`, its `eps`."""
-    return ml_dtypes.finfo(numpy_dtype(dtype))
+    info: Any = ml_dtypes.finfo
+    return info(numpy_dtype(dtype))
 
 
 def cast(value: Any, dtype: str) -> Any:

@@ -199,8 +199,19 @@ def unwatch_inputs(model: Any) -> None:
     vars(model).pop("_assert_input_compatibility", None)
 
 
-# Where a layer notes the shapes that it was built for.
-BUILD_SHAPES = "_build_shapes_dict"
+# Where a layer notes the shapes that it was built for, and those it allows.
+SHAPE_NOTES = ("_build_shapes_dict", "_input_spec")
+
+
+def input_rule(layer: Any) -> Any:
+    """Returns what a layer demands of its inputs' shapes, or None."""
+    return vars(layer).get("_input_spec")
+
+
+def set_input_rule(layer: Any, rule: Any) -> None:
+    """Says what a layer demands of its inputs' shapes."""
+    if "_input_spec" in vars(layer):
+        vars(layer)["_input_spec"] = rule
 
 
 def has_build(layer: Any) -> bool:
