@@ -63,14 +63,6 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     changes = _changes(layer, new)
     if not changes:
         return has_failed
-    if is_kept:
-        names = ", ".join(sorted({name for _, name, _ in changes}))
-        raise refusal(
-            call,
-            f"it would have to change ({names}), and `keep=` shares it with the "
-            "original",
-            "let it be copied",
-        )
     try:
         old = _ghost(layer, call.before)
     except Exception:  # It can be built for the new shape only.
@@ -80,14 +72,22 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     parts = _keras.all_layers(layer)
     for index, name, value in changes:
         mine, was = own[index, name], followed.get((index, name))
-        if _same(mine, was):
-            vars(parts[index])[name] = value
-        elif _shape(mine) != _shape(value):
+        if not _same(mine, was):
+            if _shape(mine) != _shape(value):
+                raise refusal(
+                    call,
+                    f"its `{name}` of shape {_shape(mine)} would have to be of shape "
+                    f"{_shape(value)}, and it is not known how it came about",
+                )
+        elif is_kept:
             raise refusal(
                 call,
-                f"its `{name}` of shape {_shape(mine)} would have to be of shape "
-                f"{_shape(value)}, and it is not known how it came about",
+                f"its `{name}` would have to change, and `keep=` shares it with the "
+                "original",
+                "let it be copied",
             )
+        else:
+            vars(parts[index])[name] = value
     return True
 
 
@@ -205,7 +205,7 @@ def _all(layer: Any) -> list[tuple[int, str, Any]]:
         (index, name, value)
         for index, part in enumerate(_keras.all_layers(layer))
         for name, value in vars(part).items()
-        if name not in _keras.SHAPE_NOTES and _is_data(value)
+        if name not in _keras.BUILD_NOTES and _is_data(value)
     ]
 
 

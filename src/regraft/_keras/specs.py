@@ -199,8 +199,9 @@ def unwatch_inputs(model: Any) -> None:
     vars(model).pop("_assert_input_compatibility", None)
 
 
-# Where a layer notes the shapes that it was built for, and those it allows.
-SHAPE_NOTES = ("_build_shapes_dict", "_input_spec")
+# Where a layer notes the shapes that it was built for and those it allows, and where
+# TensorFlow notes its variables.
+BUILD_NOTES = ("_build_shapes_dict", "_input_spec", "_tracked")
 
 
 def input_rule(layer: Any) -> Any:
