@@ -99,7 +99,7 @@ def clone(
     False
     >>> regraft.clone(model, inputs=(7, 4)).output_shape
     (None, 7, 2)
-    >>> regraft.clone(model, dtype="bfloat16").output.dtype
+    >>> regraft.clone(model, dtype="bfloat16").outputs[0].dtype
     'bfloat16'
     """
     check(model, weights, seed, compiled, name, prefix)

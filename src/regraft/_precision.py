@@ -279,12 +279,13 @@ def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
     wanted = {id(new): dtype for _, new, dtype in casts}
     before = {id(new): _dtype(new) for _, new, _ in casts}
     plan = [(new, dtype) for _, new, dtype in casts]
-    for _, optimizer in walk.optimizers:
+    optimizers = _optimizers(walk)
+    for optimizer in optimizers:
         for slot, variable in _keras.variables_by_slot(optimizer):
             if id(variable) in wanted and _dtype(slot) == before[id(variable)]:
                 plan.append((slot, wanted[id(variable)]))
     keys = []
-    for _, optimizer in walk.optimizers:
+    for optimizer in optimizers:
         mine = [new for new, _ in plan]
         keys.append((optimizer, mine, _keras.variable_keys(optimizer, mine)))
     done: set[int] = set()
@@ -295,6 +296,16 @@ def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
     for optimizer, mine, old in keys:
         new = _keras.variable_keys(optimizer, mine)
         _keras.rekey_optimizer(optimizer, zip(old, new, strict=True))
+
+
+def _optimizers(walk: Walk) -> list[Any]:
+    """Returns the optimizers that models of the copy train with.
+
+    TensorFlow remembers others, too: those that were dropped.
+    """
+    trainers = [op for _, op in walk.operations if isinstance(op, _keras.Trainer)]
+    found = [x for trainer in trainers for x in _keras.optimizers_of(trainer)]
+    return list({id(optimizer): optimizer for optimizer in found}.values())
 
 
 def _cast_variable(variable: Any, dtype: str) -> None:
