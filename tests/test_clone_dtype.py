@@ -396,6 +396,15 @@ def test_a_layer_that_cannot_compute_in_a_precision_is_refused():
     assert "received: inputs of bfloat16: TypeError: float32, please" in text
 
 
+def test_a_function_has_no_precision():
+    x = keras.Input((4,))
+    function = keras.Function(x, layers.Dense(2)(x), name="f")
+    with pytest.raises(rg.UsageError, match="Only models and layers have a precision"):
+        rg.clone(function, dtype="bfloat16")
+    with pytest.raises(rg.UsageError, match="This model has no graph"):
+        rg.clone(function, inputs=(4,))
+
+
 @pytest.mark.parametrize(
     ("dtype", "kind", "text"),
     [

@@ -326,8 +326,9 @@ def test_masks_ties_and_shared_layers_follow():
     assert [op.name for op in new.operations] == [op.name for op in model.operations]
     mask = new.get_layer("norm").output._keras_mask
     assert mask is None or mask.shape == (None, 7)
-    longer = np.pad(TOKENS, ((0, 0), (0, 2)))
-    assert_close(new(longer), model(TOKENS))
+    if BACKEND != "jax":  # Where each operation is compiled.
+        longer = np.pad(TOKENS, ((0, 0), (0, 2)))
+        assert_close(new(longer), model(TOKENS))
     opened = rg.clone(model, inputs=(None,))
     assert opened.input_shape == (None, None)
     assert opened.get_layer("norm").output.shape == (None, None, 4)
@@ -390,6 +391,7 @@ def test_a_class_with_a_constructor_follows(tmp_path):
     assert_reloads(new, image(12), tmp_path)
 
 
+@pytest.mark.skipif(BACKEND == "jax", reason="drawing its weights takes long")
 @pytest.mark.parametrize("top", [True, False] if BACKEND == "torch" else [False])
 def test_a_network_for_images_takes_larger_ones(top):
     def make(side):
@@ -523,6 +525,24 @@ def test_a_layer_that_cannot_be_built_again_is_refused():
     text = refused(chain(Once(), shape=(8, 2)), (9, 2))
     assert "it cannot be built again to see whether its weights fit" in text
     assert "RuntimeError: only once" in text
+
+
+def test_code_that_lets_the_batch_make_up_for_a_change_is_refused():
+    class Halves(layers.Layer):
+        def __init__(self, size, **kwargs):
+            super().__init__(**kwargs)
+            self.size = size
+            self.mix = layers.Dense(2, name="mix")
+
+        def call(self, x):
+            return self.mix(ops.reshape(x, (-1, self.size, 4)))
+
+    rows = layers.Lambda(lambda x: ops.reshape(x, (-1, 8, 4)), name="part")
+    for part in (rows, Halves(8, name="part")):
+        text = refused(chain(part, shape=(4, 8)), (8, 8))
+        assert "where: net/part" in text
+        assert "of 7 rows it makes 14: a fixed shape in its code" in text
+        assert rg.clone(chain(part, shape=(4, 8)), inputs=(2, 16)).built
 
 
 def test_tensors_are_not_repeated_where_they_were_not():

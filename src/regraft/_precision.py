@@ -31,6 +31,16 @@ def read(model: Any, given: Any) -> Policies:
         model: The original.
         given: What the caller passed.
     """
+    if not isinstance(model, _keras.Layer):
+        raise UsageError(
+            explain(
+                "Only models and layers have a precision.",
+                where="argument `dtype`",
+                expected="a `keras.Model` or `keras.Layer`",
+                received=f"{type(model).__name__} {model.name!r}",
+                fix="clone the model of which this is a part",
+            )
+        )
     if not isinstance(given, dict):
         return {None: _policy(given, "argument `dtype`")}
     nodes = list(_nodes(model))

@@ -116,9 +116,24 @@ def renew_states(layer: Any, batch: int) -> None:
     layer._expected_batch_size = batch
 
 
-def trace_call(layer: Any, args: Any, kwargs: dict[str, Any]) -> None:
-    """Runs a layer's own code on symbolic tensors, whatever shapes it claims."""
-    keras.src.backend.compute_output_spec(layer.call, *args, **kwargs)
+def trace_call(layer: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """Runs a layer's own code on symbolic tensors, whatever shapes it claims.
+
+    Returns:
+        The shapes that come out.
+    """
+    outputs = keras.src.backend.compute_output_spec(layer.call, *args, **kwargs)
+    return [getattr(x, "shape", None) for x in keras.tree.flatten(outputs)]
+
+
+def is_keras_code(layer: Any) -> bool:
+    """Tells whether what a layer does was written by Keras alone."""
+    parts = all_layers(layer)
+    return not any(
+        isinstance(part, keras.layers.Lambda)
+        or not type(part).__module__.startswith("keras.src.")
+        for part in parts
+    )
 
 
 def has_own_constructor(model: Any) -> bool:
