@@ -553,6 +553,27 @@ def test_tensors_are_not_repeated_where_they_were_not():
         assert "sizes 8 and 1 along axis 1, where they were the same" in text
 
 
+def test_branches_that_come_out_of_step_are_refused():
+    x = keras.Input((16, 16, 3), name="x")
+    y = layers.UpSampling2D(name="up")(layers.MaxPooling2D(name="down")(x))
+    model = keras.Model(x, layers.Concatenate(name="both")([x, y]), name="net")
+    assert rg.clone(model, inputs=(32, 32, 3)).output_shape == (None, 32, 32, 6)
+    text = refused(model, (17, 17, 3))
+    assert "where: net/both (Concatenate)" in text
+    assert "(None, 17, 17, 3), (None, 16, 16, 3)" in text
+
+
+def test_there_and_back_is_the_same():
+    model = convnet()
+    model.compile("adam", "mse")
+    wide = rg.clone(model, inputs=(16, 16, 3))
+    back = rg.clone(wide, inputs=(8, 8, 3))
+    rg.verify(model, back, inputs=False).raise_if_different()
+    x = keras.Input((16, 16, 3), name="image")
+    back = rg.clone(rg.clone(model, inputs=x), inputs=(8, 8, 3))
+    rg.verify(model, back, inputs=False).raise_if_different()
+
+
 def test_an_axis_of_which_nothing_is_left_is_refused():
     text = refused(chain(lambda x: x[:, 3:]), (3, 8, 3))
     assert "nothing is left of an axis: (None, 0, 8, 3)" in text

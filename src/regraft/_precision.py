@@ -171,7 +171,6 @@ def apply(walk: Walk, model: Any, policies: Policies, *, shares: bool) -> set[in
     for _, layer in layers:
         if id(layer) in exchanged:
             _cast_derived(layer)
-            _keras.retrack(layer)
     policy = policies.get(None)
     is_compiled = isinstance(model, _keras.Trainer) and model.compiled
     if is_compiled and policy is not None and policy.name == "mixed_float16":

@@ -50,7 +50,11 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     try:
         new = _ghost(layer, call.now)
     except Exception as error:  # Whatever a user's layer raises.
-        if layer.weights and not has_failed:
+        if has_failed:
+            return False
+        if _can_be_built(layer, call.before):
+            raise cannot_follow(call, error) from error
+        if layer.weights:
             raise refusal(
                 call,
                 "it cannot be built again to see whether its weights fit: "
@@ -153,6 +157,14 @@ def _renew_states(call: Call) -> None:
             _keras.renew_states(layer, batch)
 
 
+def _can_be_built(layer: Any, arguments: Arguments) -> bool:
+    try:
+        _ghost(layer, arguments)
+    except Exception:  # Whatever a user's layer raises.
+        return False
+    return True
+
+
 def _ghost(layer: Any, arguments: Arguments) -> Any:
     walk = Walk(layer, rules=SameVariables())
     for variable in layer.variables:  # torch: parameter dicts hold the values too.
@@ -184,7 +196,7 @@ def _note_shapes(call: Call, ghost: Any) -> None:
     moved = dict(zip(*shapes, strict=True))
     for part, other in zip(parts, others, strict=True):
         own, new = _keras.build_shapes(part), _keras.build_shapes(other)
-        if own is None or new is None:
+        if own is None or new is None or own.keys() != new.keys():
             continue
         if part is call.operation:  # It may have been built for any shape.
             new = {name: move_shapes(value, moved) for name, value in own.items()}

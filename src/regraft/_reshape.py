@@ -205,7 +205,7 @@ def _put_inputs(
         assert layers is not None  # One input, one call after the other.
         _keras.set_sequence(model, layers, graph)
     _keras.track_graph_layers(graph, gone)
-    _keras.derive_state(model)
+    _keras.note_trainable(model)
 
 
 __all__ = ["Leaf", "Shape", "apply", "read"]

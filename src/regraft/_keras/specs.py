@@ -33,8 +33,16 @@ def set_input_spec(layer: Any, shape: tuple[int | None, ...], dtype: str) -> Non
 
 
 def set_build_shapes(layer: Any, shapes: dict[str, Any]) -> None:
-    """Says which shapes a layer was built for, which it saves."""
-    vars(layer)["_build_shapes_dict"] = shapes
+    """Says which shapes a layer was built for, which it saves.
+
+    Args:
+        layer: A layer that was built.
+        shapes: Shapes, by the names that its own have.
+    """
+    own = layer._build_shapes_dict
+    for name, shape in shapes.items():
+        if own[name] != shape:
+            own[name] = shape
 
 
 def detached(tensor: Any, spec: tuple[Any, str] | None = None) -> Any:
@@ -107,6 +115,19 @@ def take_graph(graph: Any, new: Any) -> None:
             if value is old:
                 state[name] = made
     state["_nodes"] = vars(new)["_nodes"]
+
+
+def note_trainable(model: Any) -> None:
+    """Writes again which layers were trainable when a model was compiled."""
+    state = vars(model).get("_compiled_trainable_state")
+    if state is None:
+        return
+    items = {part: state.get(part, part.trainable) for part in model._flatten_layers()}
+    plain = getattr(state, "__wrapped__", state)
+    dict.clear(plain)  # Past the tracking of a dict that Keras wraps.
+    dict.update(plain, items)
+    if plain is not state:
+        state._update_snapshot()
 
 
 def renew_states(layer: Any, batch: int) -> None:
