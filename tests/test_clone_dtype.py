@@ -463,3 +463,16 @@ def test_what_cannot_be_compared_is_refused():
         rg.compare(model, keras.Sequential([keras.Input((4,)), layers.Dense(3)]))
     with pytest.raises(rg.UsageError, match="does not say what it takes"):
         rg.compare(layers.Dense(2), layers.Dense(2))
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="strategies of TensorFlow")
+def test_variables_under_a_strategy_stay_under_it():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = mlp()
+    new = rg.clone(model, dtype="bfloat16")
+    kernel = new.get_layer("head").kernel
+    assert kernel.value.distribute_strategy is strategy
+    assert kernel.dtype == "bfloat16"

@@ -358,6 +358,14 @@ def test_numbers_that_build_worked_out_are_worked_out_again():
     assert model.get_layer("middle").rows == 8
     with pytest.raises(rg.ShapeError, match="`keep=` shares it with the original"):
         rg.clone(model, inputs=(6, 8, 3), keep=model.get_layer("middle"))
+    a, b = keras.Input((8, 8, 3), name="a"), keras.Input((8, 8, 3), name="b")
+    middle = Middle(name="middle")
+    pair = keras.Model([a, b], [middle(a), middle(b)], name="pair")
+    for name in "ab":
+        with pytest.raises(rg.ShapeError, match="follow from one shape") as error:
+            rg.clone(pair, inputs={name: (6, 8, 3)})
+        assert "it is called with [(" in str(error.value)
+    assert rg.clone(pair, inputs=[(6, 8, 3)] * 2).get_layer("middle").rows == 6
 
 
 def test_a_reshape_with_an_open_axis_follows():

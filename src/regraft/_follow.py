@@ -41,6 +41,9 @@ class Follow:
         self._calls: dict[int, list[list[Any]]] = {}
         self._built: set[int] = set()
         self._visited: set[int] = set()
+        # Layers that were built anew, and the shapes that layers are called with.
+        self._renewed: set[int] = set()
+        self._shapes: dict[int, list[list[Shape]]] = {}
 
     def replaces(self, tensor: Any, old: Spec) -> None:
         """Says that a tensor stands where one of another spec stood."""
@@ -78,10 +81,13 @@ class Follow:
             if node.is_input:
                 continue
             changed = any(map(self._changed, _keras.argument_tensors(node)))
+            there = f"{where}/{node.operation.name}"
             if not changed and id(node.operation) not in self._touched:
-                self._note_call(node, f"{where}/{node.operation.name}")
+                self._note_call(node, there)
+                self._check_alike(node, there)
                 continue
-            outputs = self._call(node, f"{where}/{node.operation.name}")
+            outputs = self._call(node, there)
+            self._check_alike(node, there)
             for old, new in zip(node.outputs, outputs, strict=True):
                 self._write(old, new.shape, new.dtype)
                 self._follow_mask(_keras.mask_of(old), _keras.mask_of(new))
@@ -128,17 +134,20 @@ class Follow:
 
     # --- calls -----------------------------------------------------------------
 
-    def _call(self, node: Any, where: str) -> list[Any]:
-        operation = node.operation
+    def _as_call(self, node: Any, where: str) -> _shape_checks.Call:
         arguments = _keras.call_arguments(node)
-        args, kwargs = _map_tensors(_keras.detached, arguments)
-        call = _shape_checks.Call(
-            operation=operation,
+        return _shape_checks.Call(
+            operation=node.operation,
             where=where,
             before=_map_tensors(lambda x: _keras.detached(x, self._old(x)), arguments),
-            now=(args, kwargs),
+            now=_map_tensors(_keras.detached, arguments),
             sources=_keras.argument_tensors(node),
         )
+
+    def _call(self, node: Any, where: str) -> list[Any]:
+        operation = node.operation
+        call = self._as_call(node, where)
+        args, kwargs = call.now
         if _keras.inner_graph(operation) is not None:
             self._enter(operation, args, kwargs, where)
         with self._watched(operation) as seen:
@@ -176,7 +185,27 @@ class Follow:
         if _keras.inner_graph(layer) is not None:
             return False
         is_kept = id(layer) in self._kept
-        return _rebuild.rebuild(call, is_kept=is_kept, has_failed=has_failed)
+        is_renewed = _rebuild.rebuild(call, is_kept=is_kept, has_failed=has_failed)
+        if is_renewed:
+            self._renewed.add(id(layer))
+        return is_renewed
+
+    def _check_alike(self, node: Any, where: str) -> None:
+        """Refuses two shapes for a layer that was built anew for one of them."""
+        layer = node.operation
+        if not isinstance(layer, _keras.Layer):
+            return
+        shapes = [x.shape[1:] for x in _keras.argument_tensors(node)]
+        seen = self._shapes.setdefault(id(layer), [])
+        seen.append(shapes)
+        if id(layer) in self._renewed and any(other != shapes for other in seen):
+            other = next(other for other in seen if other != shapes)
+            raise _shape_checks.refusal(
+                self._as_call(node, where),
+                f"it is called with {other} elsewhere (without the batch axis), and "
+                "keeps numbers that follow from one shape",
+                "change all inputs that this layer is called with",
+            )
 
     def _refusal(self, call: _shape_checks.Call, error: Exception) -> Exception:
         if call.is_reshaped:

@@ -73,7 +73,7 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
         old = None
     followed = {} if old is None else {(i, n): v for i, n, v in _all(old)}
     own = {(i, n): v for i, n, v in _all(layer)}
-    parts = _keras.all_layers(layer)
+    parts, is_renewed = _keras.all_layers(layer), has_failed
     for index, name, value in changes:
         mine, was = own[index, name], followed.get((index, name))
         if not _same(mine, was):
@@ -92,7 +92,8 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
             )
         else:
             vars(parts[index])[name] = value
-    return True
+            is_renewed = True
+    return is_renewed
 
 
 # A batch size that is no likely product of others.

@@ -6,7 +6,7 @@ import abc
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -80,11 +80,12 @@ def copy_values(
 
 
 def cast_value(value: Any, dtype: str) -> Any:
-    """Returns another variable, on the same device."""
-    whole = _whole(value)
-    with tf.init_scope(), tf.device(_device(value)):
+    """Returns another variable, on the same device or under the same strategy."""
+    whole, data = _whole(value), value.read_value()
+    scope = value.distribute_strategy.scope() if is_spread(value) else nullcontext()
+    with tf.init_scope(), scope, tf.device(_device(value)):
         return tf.Variable(
-            tf.cast(value, dtype),
+            lambda: tf.cast(data, dtype),
             trainable=value.trainable,
             name=_plain_name(value.name),
             synchronization=whole.synchronization,
