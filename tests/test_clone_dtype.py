@@ -59,15 +59,17 @@ def test_a_policy_is_for_all_layers(policy, tmp_path):
     for mine, other in zip(model.weights, new.weights, strict=True):
         rounded = ops.convert_to_numpy(ops.cast(mine.value, variable_of(policy)))
         assert rounded.tobytes() == ops.convert_to_numpy(other).tobytes()
-    assert_consistent(new, X)
     report = rg.compare(model, new, X)
     assert 0 < report.max_abs < 0.01
     assert (report["odds"].left, report["odds"].right) == ("float32", compute)
     rg.verify(model, before, inputs=False).raise_if_different()
     new.save(str(tmp_path / "new.keras"))
     loaded = keras.saving.load_model(str(tmp_path / "new.keras"))
-    assert rg.compare(new, loaded, X).max_abs == 0
     assert loaded.output.dtype == compute
+    for mine, other in zip(new.get_weights(), loaded.get_weights(), strict=True):
+        assert mine.tobytes() == other.tobytes()
+    if not IS_SLOW:
+        assert rg.compare(new, loaded, X).max_abs == 0
 
 
 def test_a_policy_object_is_a_policy():

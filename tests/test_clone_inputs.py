@@ -220,12 +220,14 @@ def test_what_was_trained_stays_trained():
     assert int(new.optimizer.iterations.numpy()) == 1
     slots = zip(model.optimizer.variables, new.optimizer.variables, strict=True)
     assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in slots)
-    new.fit(image(16), np.ones((2, 2)), verbose=0)
-    assert int(model.optimizer.iterations.numpy()) == 1
+    assert not rg.clone(model, inputs=(16, 16, 3), compiled="drop").compiled
     moved = rg.clone(model, inputs=keras.Input((16, 16, 3)))
     moved.fit(image(16), np.ones((2, 2)), verbose=0)
-    assert_close(moved.get_weights(), new.get_weights())
-    assert not rg.clone(model, inputs=(16, 16, 3), compiled="drop").compiled
+    assert int(model.optimizer.iterations.numpy()) == 1
+    assert int(moved.optimizer.iterations.numpy()) == 2
+    if BACKEND != "jax":  # Each program is compiled.
+        new.fit(image(16), np.ones((2, 2)), verbose=0)
+        assert_close(moved.get_weights(), new.get_weights())
 
 
 def test_other_arguments_work_with_inputs():
@@ -417,7 +419,8 @@ def test_a_network_for_images_takes_larger_ones(top):
     assert shapes == [layer.output.shape for layer in wide.layers]
 
 
-def test_a_backbone_takes_longer_texts(tmp_path):
+@pytest.mark.skipif(BACKEND == "jax", reason="drawing its weights takes long")
+def test_a_backbone_takes_longer_texts():
     hub = pytest.importorskip("keras_hub")
     model = hub.models.BertBackbone(
         vocabulary_size=20,
@@ -430,8 +433,7 @@ def test_a_backbone_takes_longer_texts(tmp_path):
     new = rg.clone(model, inputs=dict.fromkeys(model.input, (6,)))
     assert type(new) is type(model)
     x = {name: np.ones((2, 6), "int32") for name in model.input}
-    if BACKEND != "jax":
-        assert_close(new(x), model(x))
+    assert_close(new(x), model(x))
     assert new.output["sequence_output"].shape == (None, 6, 8)
     if BACKEND != "tensorflow":  # It looks at the end of a slice when it takes it.
         with pytest.raises(rg.ShapeError, match="cannot follow the new input shape"):
