@@ -3,9 +3,10 @@
 From the bottom up: `table` is the form in which graphs are edited, `assemble` makes
 the operations it describes, `infer` tries them, `splice` adds calls and leads tensors,
 `edit`, `cut` and `attributes` are the verbs, `build` makes models. On top of it `node`
-and `reading` are what users see, named by `select`, shown by `text` and `picture`.
+and `reading` are what users see, shown by `text` and `picture`.
 """
 
+from .._select import Selection as Selection
 from .fates import Fate as Fate
 from .fates import Lineage as Lineage
 from .fates import lineage as lineage
@@ -14,4 +15,3 @@ from .node import Node as Node
 from .node import Ref as Ref
 from .reading import Graph as Graph
 from .reading import graph as graph
-from .select import Selection as Selection

@@ -14,9 +14,9 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from .._select import Selection, Where, select
 from . import picture, text
 from .node import Node, Ref, nodes_of
-from .select import Selection, Where, select
 from .slots import slots_in
 from .table import Table, read
 from .verbs import Verbs

@@ -11,10 +11,10 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from .._select import Where
 from . import between, build, cut, edit, fates, fitting
 from .attributes import set_attributes
 from .places import by_part
-from .select import Where
 from .splice import Place
 from .table import Table
 

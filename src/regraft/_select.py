@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from .._errors import UsageError, UsageTypeError, explain
+from ._errors import UsageError, UsageTypeError, explain
 
 # A path, a pattern, a class, a function of a node, a node, a selection, or a tuple of
 # these.
