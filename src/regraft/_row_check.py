@@ -83,7 +83,8 @@ def _whole_and_in_parts(model: Any, many: Any) -> tuple[_Result, _Result] | None
         return None
     try:
         with _keras.quiet_globals(), _backends.active().fixed_global_rng():
-            whole, again = (_call(model, inputs) for _ in range(2))
+            whole = _call(model, inputs, reads_left=many is not None)
+            again = _call(model, inputs)
             if any(map(_distance, whole.outputs, again.outputs)):
                 return None  # It draws random numbers.
             return whole, _in_parts(model, many, inputs)
@@ -131,17 +132,16 @@ class _DrawsNumbers(Exception):
     """Outputs that change with a random stream cannot be compared."""
 
 
-def _call(model: Any, inputs: Any) -> _Result:
+def _call(model: Any, inputs: Any, *, reads_left: bool = False) -> _Result:
     """Calls a model, whose variables stay as they are."""
     with keras.StatelessScope(collect_losses=True) as scope:
         outputs = model(inputs, training=False)
-        losses = _sum(model.losses)
+        left = {_LOSSES: _sum(model.losses)} if reads_left else {}
     common = _keras.global_seed_generator()
     states = [*_keras.seed_states(model), *([] if common is None else [common.state])]
     if any(scope.get_current_value(state) is not None for state in states):
         raise _DrawsNumbers
-    left = {_LOSSES: losses}
-    for variable in model.non_trainable_variables:
+    for variable in model.non_trainable_variables if reads_left else ():
         value = scope.get_current_value(variable)
         left[variable.path] = to_numpy(variable if value is None else value)
     return _Result(_arrays(outputs), left)
