@@ -27,7 +27,7 @@ from typing import Any
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import OutOfMemoryError, explain
-from ._makers import Maker, choose_maker
+from ._makers import Maker, choose_maker, is_simple
 from ._parts import path_between
 
 _MISSING: Any = object()
@@ -93,6 +93,8 @@ class Walk:
         self._cut: set[int] = set()
         self.keep = keep
         self._makers: dict[type, Maker] = {}
+        # Those that may be used without asking `keep`, which wants to see everything.
+        self._quick_makers = self._makers if keep is None else {}
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._pending: list[tuple[Fill, Any, Any]] = []
@@ -164,15 +166,41 @@ class Walk:
 
     def translate(self, state: dict[str, Any]) -> None:
         """Puts the copy of each value in its place."""
-        copy_of, memo, empties = self.copy_of, self.memo, self._empties
+        memo, makers, empties = self.memo, self._quick_makers, self._empties
         for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
             key, kind = id(value), type(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind in empties and not value:
                 state[name] = memo[key] = kind()
-            elif kind is not tuple or not ATOMS.issuperset(map(type, value)):
-                state[name] = copy_of(value)
+            elif kind is tuple and ATOMS.issuperset(map(type, value)):
+                continue
+            elif kind in makers:
+                state[name] = makers[kind](self, value)
+            else:
+                state[name] = self.copy_of(value)
+
+    def settle(self, state: dict[str, Any]) -> bool:
+        """Puts copies in the place of values that are simple or known.
+
+        Returns:
+            Whether all of them were.
+        """
+        memo, empties = self.memo, self._empties
+        for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
+            key, kind = id(value), type(value)
+            if key in memo:
+                state[name] = memo[key]
+            elif kind is tuple:
+                if not ATOMS.issuperset(map(type, value)):
+                    return False
+            elif kind is dict and dict in empties and is_simple(value):
+                state[name] = memo[key] = value.copy()
+            elif kind in empties and not value:
+                state[name] = memo[key] = kind()
+            else:
+                return False
+        return True
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""

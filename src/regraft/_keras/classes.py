@@ -15,7 +15,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import make_default_seed
 from keras.src.saving.keras_saveable import KerasSaveable
 from keras.src.trainers.trainer import Trainer
-from keras.src.utils.tracking import Tracker
+from keras.src.utils.tracking import TrackedDict, TrackedList, TrackedSet, Tracker
 
 KerasTensor = keras.KerasTensor
 Model = keras.Model
@@ -42,6 +42,9 @@ __all__ = [
     "Operation",
     "SeedGenerator",
     "Sequential",
+    "TrackedDict",
+    "TrackedList",
+    "TrackedSet",
     "Tracker",
     "Trainer",
     "Variable",

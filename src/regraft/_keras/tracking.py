@@ -2,100 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from keras.src.layers.layer import Layer
-from keras.src.utils.tracking import TrackedDict, TrackedList, TrackedSet, Tracker
 
-from .._atoms import NAMES
 from .globals import quiet_globals
 
 
-def copy_tracker(tracker: Any, new: Any, copy_of: Any) -> None:
-    """Gives a tracker the copies of the lists in which it collects things."""
-    new.__dict__ = state = vars(tracker).copy()
-    state["config"] = {
-        name: (test if test.__closure__ is None else copy_of(test), copy_of(store))
-        for name, (test, store) in tracker.config.items()
-    }
-    state["exclusions"] = {k: list(v) for k, v in tracker.exclusions.items()}
+def tracker_in(state: dict[str, Any]) -> Any:
+    """Returns the tracker among a layer's attributes, if it has one."""
+    return state.get("_tracker")
 
 
-# The lists in which a layer's tracker collects things, by attribute.
-_STORES = (
-    "_trainable_variables",
-    "_non_trainable_variables",
-    "_layers",
-    "_metrics",
-    "_seed_generators",
-)
-
-
-# Containers of every layer that hold nothing but atoms, wrapped by its tracker.
-_TRACKED_ATOMS = (
-    "_losses",
-    "_loss_ids",
-    "_losses_override",
-    "call_signature_parameters",
-    "_call_context_args",
-    "_call_has_context_arg",
-)
-
-
-def copy_standard_parts(state: dict[str, Any], memo: dict[int, Any]) -> Any:
-    """Makes the copies of what every layer has and nobody else holds.
-
-    This is the quick way for about half of the objects of a model. What does not
-    look exactly as Keras makes it is left for the usual way.
+def copy_tracker(
+    tracker: Any, new: Any, memo: dict[int, Any], copy_of: Callable[[Any], Any]
+) -> bool:
+    """Gives a tracker the copies of the lists in which it collects things.
 
     Args:
-        state: The layer's attributes.
+        tracker: The tracker.
+        new: Its copy, an empty shell.
         memo: The copies of what the walk has met, by identity.
+        copy_of: Returns the copy of anything.
 
     Returns:
-        The pairs (original, copy) that are still to be filled: the tracker, and
-        the lists of variables, layers, metrics and seed generators.
+        Whether the copy is complete. If not, `index_tracker` has to be called
+        when the walk has seen everything.
     """
-    tracker = state.get("_tracker")
-    if type(tracker) is not Tracker or id(tracker) in memo:
-        return ()
-    new_tracker = memo[id(tracker)] = object.__new__(Tracker)
-    hollow = [(tracker, new_tracker)]
-    for name in _STORES:
-        store = state.get(name)
-        if type(store) is list and id(store) not in memo:
-            shell: list[Any] = []
-            memo[id(store)] = shell
+    complete = tracker.stored_ids.keys() == tracker.config.keys()
+    config: dict[str, Any] = {}
+    stored_ids: dict[str, set[int]] = {}
+    for name, (test, store) in tracker.config.items():
+        if complete and type(store) is list and id(store) not in memo:
+            twin = memo[id(store)] = []
             if store:
-                hollow.append((store, shell))
-    for name in _TRACKED_ATOMS:
-        container: Any = state.get(name)
-        kind: Any = type(container)
-        if kind not in _TRACKED or len(container.__dict__) != 1:
-            continue
-        new = kind.__new__(kind)
-        if container:
-            if not NAMES.issuperset(map(type, container)):
-                continue
-            if kind is TrackedDict and not _FLAGS.issuperset(
-                map(type, container.values())
-            ):
-                continue
-            _TRACKED[kind](new, container)
-        memo[id(container)] = new
-        new.__dict__["tracker"] = new_tracker
-    return hollow
-
-
-_FLAGS = frozenset({bool})
-
-
-_TRACKED: dict[type, Any] = {
-    TrackedList: list.extend,
-    TrackedSet: set.update,
-    TrackedDict: dict.update,
-}
+                twin += map(copy_of, store)
+            stored_ids[name] = set(map(id, twin))
+            complete = tracker.stored_ids[name] == set(map(id, store))
+        else:
+            twin = copy_of(store)  # Perhaps still without its items.
+            complete = False
+        config[name] = (test if test.__closure__ is None else copy_of(test), twin)
+    new.__dict__ = {
+        **tracker.__dict__,
+        "config": config,
+        "stored_ids": stored_ids,
+        "exclusions": {k: list(v) for k, v in tracker.exclusions.items()},
+    }
+    return complete
 
 
 def index_tracker(tracker: Any, new: Any, memo: dict[int, Any]) -> None:

@@ -6,6 +6,7 @@ that asks to be filled later. `choose_maker` decides once per class.
 """
 
 from .base import Maker as Maker
+from .base import is_simple as is_simple
 from .choice import choose_maker as choose_maker
 from .choice import is_plain as is_plain
 from .choice import set_copier as set_copier

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import _keras
-from .._atoms import ATOMS
+from .._atoms import ATOMS, NAMES
 from .._errors import CopyError, explain
 
 Maker = Callable[[Any, Any], Any]
@@ -42,16 +42,19 @@ def are_atoms(parts: Iterable[Any]) -> bool:
     return ATOMS.issuperset(map(type, parts))
 
 
+def are_names(keys: Iterable[Any]) -> bool:
+    """Tells whether all keys are plain strings, the same in both models."""
+    return NAMES.issuperset(map(type, keys))
+
+
 def needs_hash(key: Any) -> bool:
     return type(key) not in ATOMS or _keras.is_identity_key(key)
 
 
-def is_simple(items: Iterable[tuple[Any, Any]]) -> bool:
+def is_simple(content: dict[Any, Any]) -> bool:
     """Tells whether a dict holds nothing but atoms, and tuples of them."""
-    for key, value in items:
-        kind = type(value)
-        if kind not in ATOMS and not (kind is tuple and are_atoms(value)):
+    for value in [v for v in dict.values(content) if type(v) not in ATOMS]:
+        if type(value) is not tuple or not ATOMS.issuperset(map(type, value)):
             return False
-        if type(key) is not str and needs_hash(key):
-            return False
-    return True
+    keys = dict.keys(content)
+    return are_names(keys) or not any(map(needs_hash, keys))

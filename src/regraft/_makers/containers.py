@@ -41,7 +41,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
         return walk.remember(obj, kind())
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     new = walk.memo[id(obj)] = base.__new__(kind)
-    if base is dict and is_simple(dict.items(obj)):
+    if base is dict and is_simple(obj):
         dict.update(new, obj)
         if kind is dict:
             return new

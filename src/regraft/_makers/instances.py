@@ -8,7 +8,7 @@ from typing import Any
 from .._atoms import ATOMS
 from .._errors import CopyError
 from .._parts import slots_of
-from .base import are_atoms, is_simple, refuse
+from .base import refuse
 
 
 def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
@@ -16,19 +16,12 @@ def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     kind: Any = type(obj)
     if not kind.__dictoffset__ or slots_of(kind):
         return False
-    memo = walk.memo
-    state = object.__getattribute__(obj, "__dict__").copy()
-    if not are_atoms(state.values()):
-        for name, value in state.items():
-            kind = type(value)
-            if kind in ATOMS:
-                continue
-            if id(value) in memo:
-                state[name] = memo[id(value)]
-            elif kind is dict and walk.keep is None and is_simple(value.items()):
-                state[name] = memo[id(value)] = value.copy()
-            else:
-                return False
+    state = object.__getattribute__(obj, "__dict__")
+    if not state:
+        return True
+    state = state.copy()
+    if not (ATOMS.issuperset(map(type, state.values())) or walk.settle(state)):
+        return False
     object.__setattr__(new, "__dict__", state)
     return True
 

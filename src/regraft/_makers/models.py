@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from .. import _keras
-from .base import Maker, is_simple
+from . import containers
+from .base import Maker, are_atoms, are_names, is_simple
 from .instances import fill_slots, make_instance
 
 
@@ -16,7 +19,7 @@ def _make_variable(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
     walk.variables.append((obj, new))
     state = _keras.variable_state(obj)
-    if is_simple(state.items()):
+    if walk.settle(state):
         object.__setattr__(new, "__dict__", state)
     else:
         walk.fill_later(_fill_variable, obj, new)
@@ -35,7 +38,9 @@ def _make_tensor(walk: Any, obj: Any) -> Any:
 
 
 def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
-    walk.copy_items(_keras.tensor_state(obj), vars(new))
+    state = _keras.tensor_state(obj)
+    walk.translate(state)
+    object.__setattr__(new, "__dict__", state)
     if _keras.history(obj) is not None:
         walk.note_tensor(obj, new)
         if not walk.is_cut(obj):
@@ -50,16 +55,18 @@ def _make_operation(walk: Any, obj: Any) -> Any:
 
 
 def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
-    if isinstance(obj, _keras.Trainer):
+    memo = walk.memo
+    is_trainer = isinstance(obj, _keras.Trainer)
+    if is_trainer:
         _keras.jax_sync(obj)
     attributes = vars(obj)
-    shared = walk.memo.get(id(attributes))
+    shared = memo.get(id(attributes))
     if shared is not None and shared is not vars(new):
         # Two objects, one dict: so have their copies.
         object.__setattr__(new, "__dict__", shared)
         return
     state = attributes.copy()
-    _make_standard_parts(walk, state)
+    walk.copy_of(_keras.tracker_in(state))  # What it tracks asks for it.
     # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.
     for name in _keras.NODE_LISTS:
@@ -74,28 +81,19 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         for tensor in _keras.foreign_inputs(obj):
             walk.cut(tensor)
         state.pop("_nodes", None)
-    if isinstance(obj, _keras.Trainer):
+    if is_trainer:
         for name, value in _keras.RUNTIME_STATE.items():
             if name in state:
                 state[name] = value
     walk.rules.attributes(obj, state)
-    _keras.rebind_wrappers(obj, new, state, walk.memo)
+    _keras.rebind_wrappers(obj, new, state, memo)
     walk.translate(state)
     if shared is None:
-        walk.memo[id(attributes)] = state
+        memo[id(attributes)] = state
         object.__setattr__(new, "__dict__", state)
     else:  # Filled once more, now that the targets of weak references are known.
         shared.update(state)
     fill_slots(walk, obj, new)
-
-
-def _make_standard_parts(walk: Any, state: dict[str, Any]) -> None:
-    for part, shell in _keras.copy_standard_parts(state, walk.memo):
-        if type(part) is list:
-            shell.extend(map(walk.copy_of, part))
-        else:
-            _keras.copy_tracker(part, shell, walk.copy_of)
-            walk.note_tracker(part, shell)
 
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
@@ -109,15 +107,15 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     walk.note_node_list(nodes, new, inbound=inbound)
     if kind is list:
         return
-    target = new.__dict__
     for attribute, value in nodes.__dict__.items():
         if id(value) in memo:
-            target[attribute] = memo[id(value)]
+            twin = memo[id(value)]
         elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
-            target[attribute] = inner = walk.remember(value, [])
-            walk.note_node_list(value, inner, inbound=inbound)
+            twin = walk.remember(value, [])
+            walk.note_node_list(value, twin, inbound=inbound)
         else:
-            target[attribute] = walk.copy_of(value)
+            twin = walk.copy_of(value)
+        object.__setattr__(new, attribute, twin)
 
 
 def _make_node(walk: Any, obj: Any) -> Any:
@@ -132,13 +130,36 @@ def _fill_node(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_tracker(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
-    walk.fill_later(_fill_tracker, obj, new)
-    walk.note_tracker(obj, new)
+    if not _keras.copy_tracker(obj, new, walk.memo, walk.copy_of):
+        walk.note_tracker(obj, new)
     return new
 
 
-def _fill_tracker(walk: Any, obj: Any, new: Any) -> None:
-    _keras.copy_tracker(obj, new, walk.copy_of)
+def _tracked(
+    kind: Any, is_simple: Callable[[Any], bool], add: Callable[[Any, Any], None]
+) -> Maker:
+    """Returns a maker of containers of a class by which a tracker watches them.
+
+    Keras wraps every list, dict and set on a layer, so they are a quarter of all
+    objects. Mostly the tracker's copy is known and what is in them is simple.
+    """
+    usual = next(m for base, m in containers.MAKERS.items() if issubclass(kind, base))
+    empty = functools.partial(kind.__new__, kind)
+
+    def make(walk: Any, obj: Any) -> Any:
+        attributes = obj.__dict__
+        tracker = walk.memo.get(id(attributes.get("tracker")))
+        if tracker is None or len(attributes) != 1 or type(obj) is not kind:
+            return usual(walk, obj)
+        if not is_simple(obj):
+            return usual(walk, obj)
+        new = empty()
+        add(new, obj)
+        new.tracker = tracker
+        walk.memo[id(obj)] = new
+        return new
+
+    return make
 
 
 def _noting(collection: str) -> Maker:
@@ -162,5 +183,8 @@ MAKERS: dict[type, Maker] = {
     _keras.Initializer: _noting("initializers"),
     _keras.Node: _make_node,
     _keras.Tracker: _make_tracker,
+    _keras.TrackedList: _tracked(_keras.TrackedList, are_atoms, list.extend),
+    _keras.TrackedDict: _tracked(_keras.TrackedDict, is_simple, dict.update),
+    _keras.TrackedSet: _tracked(_keras.TrackedSet, are_names, set.update),
     _keras.KerasSaveable: make_instance,
 }
