@@ -8,6 +8,7 @@ from typing import Any
 
 from keras.src.layers.layer import Layer
 
+from .._atoms import ATOMS
 from .globals import quiet_globals
 
 
@@ -92,22 +93,25 @@ def rebind_wrappers(
         wrapper: Any = state.get(name)
         if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
             continue
-        attributes = wrapper.__dict__
-        method: Any = attributes.get("__wrapped__")
+        attributes = wrapper.__dict__.copy()
+        method: Any = attributes.pop("__wrapped__", None)
         if type(method) is not MethodType or method.__self__ is not layer:
             continue
-        if len(attributes) != 1:
+        if not ATOMS.issuperset(map(type, attributes.values())):
             continue
         bound = MethodType(method.__func__, new)
+        attributes["__wrapped__"] = bound
         cells = CellType(new), CellType(bound)
         memo[id(wrapper)] = made = FunctionType(
             code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells
         )
+        if wrapper.__annotations__:
+            made.__annotations__ = dict(wrapper.__annotations__)
         made.__kwdefaults__ = wrapper.__kwdefaults__
         made.__qualname__ = wrapper.__qualname__
         made.__module__ = wrapper.__module__
         made.__doc__ = wrapper.__doc__
-        made.__dict__["__wrapped__"] = bound
+        made.__dict__ = attributes
 
 
 with quiet_globals():
