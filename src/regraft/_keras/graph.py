@@ -41,15 +41,35 @@ def copy_node(node: Any, new: Any, copy_of: Any) -> None:
 
     What a node holds belongs to it alone, so its lists need no memo.
     """
-    state, arguments = vars(new), vars(node.arguments)
-    state.update(vars(node))
-    state["operation"] = copy_of(node.operation)
-    state["outputs"] = [copy_of(tensor) for tensor in node.outputs]
-    state["arguments"] = made = object.__new__(type(node.arguments))
-    target = vars(made)
-    for name, value in arguments.items():
-        is_list = type(value) is list
-        target[name] = list(map(copy_of, value)) if is_list else copy_of(value)
+    arguments = node.arguments
+    made = object.__new__(type(arguments))
+    new.__dict__ = {
+        **node.__dict__,
+        "operation": copy_of(node.operation),
+        "outputs": [copy_of(tensor) for tensor in node.outputs],
+        "arguments": made,
+    }
+    fields = arguments.__dict__
+    if _is_one_tensor(fields):
+        tensor = copy_of(fields["_single_positional_tensor"])
+        made.args, made.kwargs = (tensor,), {}
+        made._flat_arguments = [tensor]
+        made._single_positional_tensor = tensor
+        made.keras_tensors = [tensor]
+        return
+    made.__dict__ = {
+        name: [copy_of(x) for x in value] if type(value) is list else copy_of(value)
+        for name, value in fields.items()
+    }
+
+
+def _is_one_tensor(fields: dict[str, Any]) -> bool:
+    """Tells whether a call got one tensor and nothing else, as most calls do."""
+    tensor = fields.get("_single_positional_tensor")
+    if tensor is None or len(fields) != 5 or fields["kwargs"]:
+        return False
+    lists = fields["args"], fields["_flat_arguments"], fields["keras_tensors"]
+    return all(len(items) == 1 and items[0] is tensor for items in lists)
 
 
 def append_call(node: Any) -> int:
