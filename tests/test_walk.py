@@ -388,3 +388,62 @@ def test_containers_of_every_class():
     assert copy[9].getvalue() == b"abc"
     copy[9].write(b"x")
     assert value[9].getvalue() == b"abc"
+
+
+# --- quick ways, and what deviates from them -----------------------------------
+
+
+class Annotated(layers.Layer):
+    def build(self, input_shape: tuple) -> None:
+        self.scale = self.add_weight(shape=(), initializer="ones")
+
+    def call(self, x):
+        return x * self.scale
+
+
+@pytest.mark.parametrize("kind", [Annotated, layers.ReLU])
+def test_wrapped_methods_are_the_copys_in_all_they_carry(kind):
+    layer = kind()
+    layer.build((None, 3))
+    copy = regraft.clone(layer)
+    for name in ("build", "quantize"):
+        old, new = vars(layer)[name], vars(copy)[name]
+        assert new is not old
+        assert new.__wrapped__.__self__ is copy
+        assert {c.cell_contents for c in new.__closure__} == {copy, new.__wrapped__}
+        assert new.__annotations__ == old.__annotations__
+        assert vars(new).keys() == vars(old).keys()
+        assert new.__doc__ == old.__doc__
+
+
+def test_tracked_containers_with_attributes_or_parts_of_their_own():
+    layer = layers.Dense(2)
+    layer.plain = [1, (2, 3)]
+    layer.shapes = {"input": (None, 3), "list": [4]}
+    layer.marked = ["a"]
+    layer.marked.note = [5]
+    object.__setattr__(layer, "again", layer.marked)  # Keras would wrap it anew.
+    copy = regraft.clone(layer)
+    for name in ("plain", "shapes", "marked"):
+        old, new = getattr(layer, name), getattr(copy, name)
+        assert type(new) is type(old)
+        assert new == old
+        assert new is not old
+        assert new.tracker is copy._tracker
+    assert copy.shapes["list"] is not layer.shapes["list"]
+    assert copy.marked.note == [5]
+    assert copy.marked.note is not layer.marked.note
+    assert copy.again is copy.marked
+
+
+def test_a_tracker_whose_index_deviates_from_what_it_stores():
+    layer = layers.Dense(2)
+    layer.build((None, 3))
+    tracker = layer._tracker
+    tracker.stored_ids["layers"].add(id(layer))
+    tracker.stored_ids["trainable_variables"].discard(id(layer.bias))
+    copy = regraft.clone(layer)
+    ids = copy._tracker.stored_ids
+    assert ids["layers"] == {id(copy)}
+    assert ids["trainable_variables"] == {id(copy.kernel)}
+    assert copy._tracker.config["trainable_variables"][1] is copy._trainable_variables
