@@ -90,6 +90,11 @@ class _Compiled(Rules):
             _keras.drop_compile_state(state)
 
 
+def rules_of(compiled: str) -> Rules:
+    """Returns the rules by which the state of `compile()` is copied, or not."""
+    return _Compiled(dropped=compiled == "drop")
+
+
 def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
     """Copies a model around new parts; what is attached to it keeps its weights.
 
@@ -101,7 +106,7 @@ def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
     Returns:
         The new model, and the walk that made it.
     """
-    walk = _Transplant(model, model, rules=_Compiled(dropped=compiled == "drop"))
+    walk = _Transplant(model, model, rules=rules_of(compiled))
     walk.memo.update(memo)
     # A layer that holds the model may have brought a copy of it already.
     walk.memo.pop(id(model), None)

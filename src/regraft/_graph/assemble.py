@@ -15,7 +15,7 @@ from .. import _keras, _transplant
 from .._errors import UsageError, explain
 from .._refit import SameVariables
 from .._rename import rename_layer
-from .._walk import Walk
+from .._walk import Rules, Walk
 from .table import Part, Table
 
 
@@ -25,6 +25,7 @@ class Assembly:
     Args:
         table: The parts.
         make_model: Makes a model whose calls were changed, given its key.
+        rules: What is to be different in copies.
         is_trial: Whether operations are made only to see what they return. They
             work on the original's variables, which are not touched.
     """
@@ -34,15 +35,16 @@ class Assembly:
         table: Table,
         *,
         make_model: Callable[[int], Any] | None = None,
+        rules: Rules | None = None,
         is_trial: bool = False,
     ) -> None:
         self.table = table
         self._is_trial = is_trial
         # For each group, and the id of each thing that was copied, its copy.
         self.memos: dict[int, dict[int, Any]] = {0: {}}
-        self.moved: dict[str, str] = {}
         self.walks: list[Walk] = []
         self._make_model = make_model
+        self._rules = rules
         self._made: dict[int, Any] = {}
 
     @property
@@ -77,7 +79,7 @@ class Assembly:
 
     def _walk(self, root: list[Any]) -> Walk:
         name_giver = self.table[self.table.root].operation or next(iter(root), None)
-        rules = SameVariables() if self._is_trial else None
+        rules = SameVariables() if self._is_trial else self._rules
         walk = _transplant.PartsWalk(root, name_giver, rules=rules)
         if self._is_trial:  # torch: parameter dicts hold the values too.
             layers = [x for x in root if isinstance(x, _keras.Layer)]
@@ -135,7 +137,7 @@ class Assembly:
 
     def _name(self, made: Any, part: Part) -> None:
         if made.name != part.name and not self._is_trial:
-            self.moved.update(rename_layer(made, part.name))
+            rename_layer(made, part.name)
 
 
 def _held(operation: Any) -> list[Any]:

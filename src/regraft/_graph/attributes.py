@@ -40,8 +40,10 @@ def set_attributes(
         )
     for place in by_part(places):
         part = table[place.part]
-        found = changes(part.operation, attributes, place.path)
-        table = table.having(place.part, changes={**part.changes, **found})
+        # All settings at once: one may undo another, or depend on it.
+        settings = {**part.settings, **attributes}
+        found = changes(part.operation, settings, place.path)
+        table = table.having(place.part, changes=found, settings=settings)
     return touched(table, [place.part for place in by_part(places)], verb="set")
 
 

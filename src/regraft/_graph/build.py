@@ -38,11 +38,15 @@ class Build:
         self._table = table
         self._compiled = compiled
         self._fitting = fitting.Fitting(mismatch)
-        self._assembly = Assembly(table, make_model=self._model)
+        self._assembly = Assembly(
+            table, make_model=self._model, rules=_transplant.rules_of(compiled)
+        )
         # For the id of each variable of the old model the one in the new.
         self._replaced: dict[int, Any] = {}
         self._notes: list[str] = []
         self._called: set[int] = set()
+        # Models that were made, each with optimizers of the old and of the new.
+        self._trained: list[tuple[Any, list[tuple[Any, Any]]]] = []
 
     def run(self) -> Any:
         """Makes the model and returns it."""
@@ -51,6 +55,7 @@ class Build:
         try:
             new = self._assembly.operation(table.root)
             self._fitting.raise_if_refused(table[table.root].name)
+            self._let_optimizers_follow()
             self._say_what_files_lose()
         except BaseException:
             for walk in self._assembly.walks:
@@ -94,7 +99,7 @@ class Build:
         else:
             new = self._functional(part, key, graph)
         if new.name != part.name:
-            self._assembly.moved.update(rename_layer(new, part.name))
+            rename_layer(new, part.name)
         return new
 
     def _functional(self, part: Part, key: int, graph: Any) -> Any:
@@ -143,15 +148,36 @@ class Build:
         if len(before) == len(graph.output_names):
             _keras.rename_outputs(new, {a: b for a, b in names if a != b})
         _keras.derive_state(new)
-        if self._compiled != "drop":
-            counterparts = {**self._assembly.memo, **self._replaced}
-            optimizers.follow(walk.optimizers, new, counterparts, self._compiled)
-            slots = {
-                old.replace("/", "_"): path.replace("/", "_")
-                for old, path in self._assembly.moved.items()
-            }
-            for _, optimizer in walk.optimizers:
-                _keras.rename_slots(optimizer, slots)
+        self._trained.append((new, walk.optimizers))
+
+    def _let_optimizers_follow(self) -> None:
+        """Does so at the end, when all variables have their names."""
+        counterparts = {
+            **self._assembly.memo,
+            **self._replaced,
+            **self._successors(),
+        }
+        for model, pairs in self._trained:
+            optimizers.follow(pairs, model, counterparts, self._compiled)
+        for walk in self._assembly.walks:
+            optimizers.keep(walk.optimizers, counterparts, self._compiled)
+
+    def _successors(self) -> dict[int, Any]:
+        """Returns the new variables that go on with what old ones had learned.
+
+        Those are variables of layers that took the places of others, and hold the
+        same numbers.
+        """
+        found: dict[int, Any] = {}
+        made = self._assembly.made()
+        for key in made:
+            part, before = self._table[key], self._table.read.get(key)
+            if before is None or not part.is_new or before.operation is None:
+                continue
+            if isinstance(before.operation, _keras.Layer):
+                pairs = fitting.equal_pairs(before.operation, made[key])
+                found.update({id(old): new for old, new in pairs})
+        return found
 
     def _memo(self, key: int, graph: Any, new: Any) -> _transplant.Memo:
         """Returns what each part of an old graph became."""
@@ -368,7 +394,8 @@ def build(
             scope = part.scope.used()
             table = table if scope is part.scope else table.having(key, scope=scope)
     _check_outputs(table)
-    return Build(table, mismatch=mismatch, compiled=compiled).run()
+    with _keras.quiet_globals():
+        return Build(table, mismatch=mismatch, compiled=compiled).run()
 
 
 def _check_outputs(table: Table) -> None:

@@ -123,6 +123,20 @@ class Fitting:
         )
 
 
+def equal_pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
+    """Returns the variables of two layers, if those are alike and hold the same."""
+    pairs = list(zip(old.variables, new.variables, strict=False))
+    if len(old.variables) != len(new.variables):
+        return []
+    return [
+        (a, b)
+        for a, b in pairs
+        if a.name == b.name
+        and tuple(a.shape) == tuple(b.shape)
+        and np.array_equal(_keras.to_numpy(a), _keras.to_numpy(b))
+    ]
+
+
 def overlap(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> Any:
     """Puts the part of an array that two shapes have in common into another array."""
     if old.ndim != new.ndim:

@@ -214,10 +214,11 @@ def _tensors(scope: Scope, struct: Any) -> list[Any]:
 
 def detached(tensor: Any) -> Any:
     """Returns a symbolic tensor, masked like another, that belongs to no graph."""
-    new = _keras.KerasTensor(tensor.shape, dtype=tensor.dtype, sparse=tensor.sparse)
-    mask = _keras.mask_of(tensor)
-    if mask is not None:
-        _keras.set_mask(new, _keras.KerasTensor(mask.shape, dtype="bool"))
+    with _keras.quiet_globals():
+        new = _keras.KerasTensor(tensor.shape, dtype=tensor.dtype, sparse=tensor.sparse)
+        mask = _keras.mask_of(tensor)
+        if mask is not None:
+            _keras.set_mask(new, _keras.KerasTensor(mask.shape, dtype="bool"))
     return new
 
 

@@ -34,11 +34,11 @@ def follow(
     moved = []
     for old, new in built:
         before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
-        if [id(v) for v in before] != [id(v) for v in wanted]:
+        if [id(v) for v in _keras.trained_variables(new)] != [id(v) for v in wanted]:
             state = _keras.slots_by_attribute(new)
             moved.append((new, before, state, _keras.iterations(new)))
-    if not moved:
-        return
+        else:
+            _rename(old, new, counterparts)
     for new, _, _, _ in moved:
         _keras.unbuild_optimizer(new)
     _build([new for new, _, _, _ in moved], wanted)
@@ -52,6 +52,32 @@ def follow(
                 kept = state[name][i] if i is not None and name in state else None
                 if slot is not None and kept is not None and kept.shape == slot.shape:
                     slot.assign(kept.value)
+
+
+def keep(
+    pairs: Sequence[tuple[Any, Any]], counterparts: dict[int, Any], compiled: str
+) -> None:
+    """Lets optimizers of models whose variables are all there start anew, or not.
+
+    Args:
+        pairs: Each optimizer of an old model, with its copy.
+        counterparts: For the id of each old variable the new one.
+        compiled: `"copy"` keeps what slots hold, `"fresh"` starts anew.
+    """
+    for old, new in pairs:
+        _rename(old, new, counterparts)
+    if compiled == "fresh":
+        _keras.rebuild_optimizer(new for _, new in pairs)
+
+
+def _rename(old: Any, new: Any, counterparts: dict[int, Any]) -> None:
+    """Follows the new paths of variables in the names of slots."""
+    names = {}
+    for variable in _keras.trained_variables(old):
+        twin = counterparts.get(id(variable))
+        if twin is not None and twin.path != variable.path:
+            names[variable.path.replace("/", "_")] = twin.path.replace("/", "_")
+    _keras.rename_slots(new, names)
 
 
 def _build(optimizers: list[Any], variables: list[Any]) -> None:

@@ -175,7 +175,11 @@ def add_function(
     tensors = {s: infer.detached(scope.tensor(s)) for s in slots_in(arguments)}
     slots = {id(tensor): slot for slot, tensor in tensors.items()}
     args, kwargs = put(arguments, tensors)
-    with _keras.unnoted_calls() as noted, warnings.catch_warnings():
+    with (
+        _keras.unnoted_calls() as noted,
+        _keras.quiet_globals(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         try:
             outputs = keras.tree.flatten(function(*args, **kwargs))

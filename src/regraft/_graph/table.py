@@ -120,6 +120,7 @@ class Part:
         operation: What it is a copy of; None for a model that is newly made.
         name: Its name.
         changes: Attributes that are set on the copy.
+        settings: What the user asked for, from which the changes follow.
         held: The keys of the layers that it holds without being a graph.
         scope: The calls that it makes, if it is a model with a graph.
         is_new: Whether it was not in the model that was read.
@@ -131,6 +132,7 @@ class Part:
     operation: Any
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     held: tuple[int, ...] = ()
     scope: Scope | None = None
     is_new: bool = False

@@ -340,7 +340,8 @@ class Verbs:
 
     def _check_build(self, name: Any, mismatch: Any, compiled: Any) -> None:
         fitting.check(mismatch)
-        if name is not None and (not isinstance(name, str) or "/" in name):
+        is_name = isinstance(name, str) and name and "/" not in name
+        if name is not None and not is_name:
             raise UsageTypeError(
                 explain(
                     "`name` must be a string without slashes.",

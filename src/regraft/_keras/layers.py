@@ -67,8 +67,11 @@ def build_shapes(layer: Any) -> dict[str, Any] | None:
 
 def retrack(operation: Any) -> None:
     """Lets torch's parameter dicts follow renamed variables."""
-    if "_torch_params" in vars(operation).get("_modules", ()):
+    modules = vars(operation).get("_modules", {})
+    if "_torch_params" in modules:
+        before = modules["_torch_params"] or operation
         operation._track_variables()
+        operation._torch_params.training = before.training
 
 
 def forget_variables(layer: Any) -> None:
@@ -163,7 +166,9 @@ def derive_state(layer: Any) -> None:
     retrack(layer)
     if "_compiled_trainable_state" in vars(layer):
         inside = layer._flatten_layers()
-        layer._compiled_trainable_state = {part: part.trainable for part in inside}
+        # As `compile()` does it: past the tracking of attributes.
+        state = {part: part.trainable for part in inside}
+        vars(layer)["_compiled_trainable_state"] = state
 
 
 def track_graph_layers(model: Any, replaced: set[int]) -> None:
