@@ -6,6 +6,7 @@ shared. What holds a part that was exchanged is then put around the new one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -162,7 +163,10 @@ def _build_like(new: Any, old: Any) -> None:
                 fix="call `build(shape)` on the new layer first",
             )
         )
-    with keras.name_scope(_keras.path_of_layer(old).rpartition("/")[0] or old.name):
+    around = _keras.path_of_layer(old).rpartition("/")[0] or old.name
+    with contextlib.ExitStack() as scopes:
+        for name in around.split("/"):
+            scopes.enter_context(keras.name_scope(name))
         new.build_from_config(shapes)
 
 

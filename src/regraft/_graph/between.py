@@ -159,21 +159,32 @@ def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
 
 def _kept(table: Table, place: Place, slots: list[Slot], keep: Any) -> int:
     assert place.scope is not None
-    scope = table.scope_of(place.scope)
-    names = [table[scope.by_number[slot.call].part].name for slot in slots]
     if isinstance(keep, int) and -len(slots) <= keep < len(slots):
         return keep
-    wanted = getattr(keep, "path", keep)
-    if isinstance(wanted, str) and names.count(wanted.rpartition("/")[2]) == 1:
-        return names.index(wanted.rpartition("/")[2])
+    names = [_name_of(table, place.scope, slot) for slot in slots]
+    is_named = isinstance(keep, str) or hasattr(keep, "output")
+    wanted = str(keep if is_named else getattr(keep, "path", "")).rpartition("/")[2]
+    if wanted not in names:  # The name alone will do, if only one is called so.
+        names = [name.partition("#")[0].partition("[")[0] for name in names]
+    if names.count(wanted) == 1:
+        return names.index(wanted)
     raise _which_input(table, place, keep)
+
+
+def _name_of(table: Table, key: int, slot: Slot) -> str:
+    """Returns a tensor's name within a model, as a `Ref` is printed."""
+    scope = table.scope_of(key)
+    part = scope.by_number[slot.call].part
+    numbers = [call.number for call in scope.calls if call.part == part]
+    index = numbers.index(slot.call)
+    call, output = f"#{index}" if index else "", f"[{slot.output}]"
+    return f"{table[part].name}{call}{output if slot.output else ''}"
 
 
 def _which_input(table: Table, place: Place, keep: Any) -> UsageError:
     assert place.scope is not None
-    scope = table.scope_of(place.scope)
     slots = [slot for call in calls_of(table, place) for slot in call.slots]
-    names = dict.fromkeys(table[scope.by_number[s.call].part].name for s in slots)
+    names = dict.fromkeys(_name_of(table, place.scope, slot) for slot in slots)
     return UsageError(
         explain(
             "`remove`: the layer has several inputs, and one must take its place.",

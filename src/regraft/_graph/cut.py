@@ -65,12 +65,11 @@ def choose_outputs(table: Table, struct: Any) -> Table:
 
 def extract(table: Table, inputs: Any, outputs: Any) -> Table:
     """Makes a new model of what lies between tensors, at any depth."""
-    ends: Any = table.scope.outputs
-    if outputs is not None:
-        table, ends = _find_all(table, outputs, "extract")
-    given: Any = None
-    if inputs is not None:
-        table, given = _find_all(table, inputs, "extract")
+    # Both at once: what one of them is found in may be taken apart for the other.
+    wanted = {"outputs": outputs, "inputs": inputs}
+    wanted = {name: ends for name, ends in wanted.items() if ends is not None}
+    table, found = _find_all(table, wanted, "extract")
+    ends, given = found.get("outputs", table.scope.outputs), found.get("inputs")
     scope = table.scope.having(table.scope.calls, outputs=ends)
     table = table.having(table.root, scope=scope)
     if given is not None:

@@ -161,8 +161,10 @@ def _replace_by_function(table: Table, place: Place, function: Any) -> Table:
     if place.scope is None:
         raise held(place, "replace", "a function of tensors")
     for scope in _scopes_calling(table, place.part):
-        for call in table.scope_of(scope).calls:
-            if call.part == place.part:
+        for number in [c.number for c in table.scope_of(scope).calls]:
+            # As it is now: the layer may be given what it returned before.
+            call = table.scope_of(scope).by_number.get(number)
+            if call is not None and call.part == place.part:
                 table, made = add_function(
                     table, scope, function, call.arguments, verb="replace"
                 )
@@ -254,7 +256,18 @@ def wrap(table: Table, places: Sequence[Place], wrapper: Callable[[Any], Any]) -
     refuse_inputs(table, places, "wrap", "wrap the layer behind it")
     for place in by_part(places):
         old = table[place.part].operation
-        new = wrapper(old)
+        try:
+            new = wrapper(old)
+        except Exception as error:
+            raise UsageError(
+                explain(
+                    f"`wrap`: the wrapper does not take this {type(old).__name__}.",
+                    where=place.path,
+                    expected="a layer that the wrapper can hold",
+                    received=f"{old!r}: {infer.reason(error)}",
+                    fix="choose other layers, or another wrapper",
+                )
+            ) from error
         new = as_new(new, old, verb="wrap", where=place.path)
         table = exchange(table, place, new, verb="wrap")
     return table
@@ -293,13 +306,10 @@ def append(table: Table, layers: Sequence[Any], output: int | None) -> Table:
 
 def unshare(table: Table, place: Place, index: int) -> tuple[Table, Place]:
     """Gives one call of a shared layer a layer of its own, and says so."""
-    if place.scope is None:
-        raise _no_such_call(place, index, 0)
-    calls = calls_of(table, place)
-    if not -len(calls) <= index < len(calls):
-        raise _no_such_call(place, index, len(calls))
+    calls = _calls_up_to(table, place, index)
     if len(calls) == 1:
         return table, place
+    assert place.scope is not None
     name = counted(table[place.part].name, names_in(table, place.scope))
     table, key = table.doubling(place.part)
     table = table.having(key, name=name)
@@ -313,6 +323,24 @@ def unshare(table: Table, place: Place, index: int) -> tuple[Table, Place]:
         f"of its own, {name}."
     )
     return table, dataclasses.replace(place, part=key, call=chosen.number)
+
+
+def at_call(table: Table, place: Place, index: int) -> tuple[Table, Place]:
+    """Chooses one call of a layer, which goes on being shared, and says so."""
+    calls = _calls_up_to(table, place, index)
+    if len(calls) == 1:
+        return table, place
+    note = f"{place.path} was edited at call {index} only; its calls share one layer."
+    chosen = dataclasses.replace(place, call=calls[index].number, only=True)
+    return table.saying(note), chosen
+
+
+def _calls_up_to(table: Table, place: Place, index: int) -> list[Call]:
+    """Returns the calls of a layer, if there are so many that one has this number."""
+    calls = [] if place.scope is None else calls_of(table, place)
+    if not isinstance(index, int) or not -len(calls) <= index < len(calls):
+        raise _no_such_call(place, index, len(calls))
+    return calls
 
 
 def _no_such_call(place: Place, index: int, count: int) -> UsageError:

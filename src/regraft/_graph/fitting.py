@@ -10,6 +10,7 @@ import numpy as np
 from .. import _keras
 from .._errors import MismatchError, UsageError, explain
 from .._refit import refit
+from .._rename import rename_layer
 
 # What becomes of a variable whose shape must change. A function is given the path,
 # the old value and the newly drawn one, and returns the value.
@@ -55,6 +56,7 @@ class Fitting:
                 with _keras.quiet_globals():
                     fitted(*args, **kwargs)
                 _keras.forget_calls(fitted)
+            _name_alike(layer, fitted)
             self._carry_over(layer.variables, fitted.variables)
         return fitted
 
@@ -121,6 +123,17 @@ class Fitting:
                 '"fresh" to draw these variables anew, or a function',
             )
         )
+
+
+def _name_alike(old: Any, new: Any) -> None:
+    """Names the layers inside a layer that was made again as they were named."""
+    pairs = list(
+        zip(_keras.all_layers(old), _keras.all_layers(new), strict=False),
+    )
+    if all(type(a) is type(b) for a, b in pairs):
+        for a, b in pairs:
+            if a.name != b.name:
+                rename_layer(b, a.name)
 
 
 def equal_pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:

@@ -48,6 +48,7 @@ def refresh(
     known: dict[int, Call] = {}
     for call in table.scope_of(key).calls:
         if call.number in stale or any(slot.call in moved for slot in call.slots):
+            _check_used(table, key, known, call.slots, table[call.part].name, verb)
             specs = {s: known[s.call].outputs[s.output] for s in call.slots}
             table, outputs = _outputs(table, key, call, specs, verb)
             if not _alike(outputs, call.outputs):
@@ -55,7 +56,10 @@ def refresh(
             call = dataclasses.replace(call, outputs=tuple(outputs))
         known[call.number] = call
     calls = tuple(known.values())
-    _check_used(table, key, calls, verb)
+    for call in calls:
+        _check_used(table, key, known, call.slots, table[call.part].name, verb)
+    ends = slots_in(table.scope_of(key).outputs)
+    _check_used(table, key, known, ends, "the outputs", verb)
     scope = table.scope_of(key).having(calls)
     table = table.having(key, scope=scope)
     if quiet or _alike(before, _tensors(scope, scope.outputs)):
@@ -231,11 +235,15 @@ def _spec(tensor: Any) -> tuple[Any, ...]:
     return tensor.shape, tensor.dtype, bool(tensor.sparse), is_masked
 
 
-def _check_used(table: Table, key: int, calls: tuple[Call, ...], verb: str) -> None:
-    made = {call.number: call for call in calls}
-    uses = [(slot, table[c.part].name) for c in calls for slot in c.slots]
-    uses += [(slot, "the outputs") for slot in slots_in(table.scope_of(key).outputs)]
-    for slot, user in uses:
+def _check_used(
+    table: Table,
+    key: int,
+    made: dict[int, Call],
+    slots: Iterable[Slot],
+    user: str,
+    verb: str,
+) -> None:
+    for slot in slots:
         maker = made[slot.call]
         if slot.output >= len(maker.outputs):
             raise UsageError(

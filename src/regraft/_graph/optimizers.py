@@ -34,7 +34,7 @@ def follow(
     moved = []
     for old, new in built:
         before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
-        if [id(v) for v in _keras.trained_variables(new)] != [id(v) for v in wanted]:
+        if not _are_its_own(old, new, wanted):
             state = _keras.slots_by_attribute(new)
             moved.append((new, before, state, _keras.iterations(new)))
         else:
@@ -52,6 +52,14 @@ def follow(
                 kept = state[name][i] if i is not None and name in state else None
                 if slot is not None and kept is not None and kept.shape == slot.shape:
                     slot.assign(kept.value)
+
+
+def _are_its_own(old: Any, new: Any, wanted: list[Any]) -> bool:
+    """Tells whether a copied optimizer works on these variables, as they were."""
+    before, after = _keras.trained_variables(old), _keras.trained_variables(new)
+    return [id(v) for v in after] == [id(v) for v in wanted] and all(
+        tuple(a.shape) == tuple(b.shape) for a, b in zip(before, after, strict=True)
+    )
 
 
 def keep(

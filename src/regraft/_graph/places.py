@@ -21,6 +21,8 @@ def by_part(places: Sequence[Place]) -> list[Place]:
 def calls_of(table: Table, place: Place) -> list[Call]:
     assert place.scope is not None
     calls = table.scope_of(place.scope).calls
+    if place.only:
+        return [call for call in calls if call.number == place.call]
     return [call for call in calls if call.part == place.part]
 
 

@@ -29,6 +29,7 @@ class Place:
         call: The number of the call.
         index: Which of the layer's calls it is.
         holder: The key of the layer that holds it.
+        only: Whether this call alone is meant, and not all calls of the layer.
     """
 
     part: int
@@ -37,6 +38,7 @@ class Place:
     call: int | None = None
     index: int = 0
     holder: int | None = None
+    only: bool = False
 
 
 def is_operation(new: Any) -> bool:

@@ -27,7 +27,13 @@ def survives_files(layer: Any) -> bool:
 
 
 def _outline(layer: Any) -> list[tuple[Any, ...]]:
+    """Returns what is inside a layer, without names: those may be counted anew."""
     return [
-        (type(x), x.get_config(), [tuple(v.shape) for v in _keras.own_variables(x)])
+        (
+            type(x),
+            {name: value for name, value in x.get_config().items() if name != "name"},
+            [tuple(v.shape) for v in _keras.own_variables(x)],
+        )
         for x in _keras.all_layers(layer)[1:]
+        if _keras.inner_graph(x) is None
     ]

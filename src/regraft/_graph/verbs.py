@@ -64,7 +64,8 @@ class Verbs:
             after: Behind these layers: all that used their output uses its.
             before: In front of these layers, which are given its output.
             port: Which output (`after`) or input (`before`), if there are several.
-            call: Only at this call of a shared layer, counted from 0.
+            call: Only at this call of a shared layer, counted from 0. The layer
+                stays shared.
 
         Returns:
             The new graph.
@@ -80,7 +81,7 @@ class Verbs:
                 )
             )
         where = before if after is None else after
-        table, places = self._places(where, "insert", call)
+        table, places = self._places(where, "insert", call, stays_shared=True)
         verb = between.insert_before if after is None else between.insert_after
         return self._with(verb(table, places, new, port))
 
@@ -91,12 +92,13 @@ class Verbs:
             where: The layers.
             keep: The input that takes the place of a layer with several: its number
                 or its path.
-            call: Only at this call of a shared layer, counted from 0.
+            call: Only at this call of a shared layer, counted from 0. Its other
+                calls stay.
 
         Returns:
             The new graph.
         """
-        table, places = self._places(where, "remove", call)
+        table, places = self._places(where, "remove", call, stays_shared=True)
         return self._with(between.remove(table, places, keep))
 
     def wrap(
@@ -294,7 +296,7 @@ class Verbs:
         raise NotImplementedError
 
     def _places(
-        self, where: Where, verb: str, call: int | None
+        self, where: Where, verb: str, call: int | None, *, stays_shared: bool = False
     ) -> tuple[Table, Sequence[Place]]:
         found = [node.place for node in self.find(where)]
         if not found:
@@ -311,7 +313,8 @@ class Verbs:
                     fix="name one layer by its path",
                 )
             )
-        table, place = edit.unshare(self._table, found[0], call)
+        choose = edit.at_call if stays_shared else edit.unshare
+        table, place = choose(self._table, found[0], call)
         return table, [place]
 
     def _no_match(self, where: Where, verb: str) -> UsageError:
