@@ -47,6 +47,8 @@ class Assembly:
         self._make_model = make_model
         self._rules = rules
         self._made: dict[int, Any] = {}
+        # The ids of variables that were given values.
+        self.given: set[int] = set()
 
     @property
     def memo(self) -> dict[int, Any]:
@@ -126,7 +128,7 @@ class Assembly:
         for name, value in part.changes.items():
             if self._is_trial and touches_variables(made, name):
                 continue
-            set_attribute(made, name, value)
+            self.given |= set_attribute(made, name, value)
         return made
 
     def _ready(self, key: int, old: Any) -> Any:
@@ -186,11 +188,12 @@ def touches_variables(layer: Any, name: str) -> bool:
     )
 
 
-def set_attribute(layer: Any, name: str, value: Any) -> None:
-    """Sets an attribute of a layer; of a variable, the value."""
+def set_attribute(layer: Any, name: str, value: Any) -> set[int]:
+    """Sets an attribute of a layer; of a variable, the value, and returns its id."""
     owner, last = owner_of(layer, name)
     found = getattr(owner, last, None)
     if isinstance(found, _keras.Variable):
         found.assign(value)
-    else:
-        setattr(owner, last, value)
+        return {id(found)}
+    setattr(owner, last, value)
+    return set()

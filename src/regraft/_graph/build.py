@@ -127,6 +127,7 @@ class Build:
         new, walk = self._shell(model, memo)
         layers = _keras.call_chain(graph)
         if layers is not None:
+            _keras.resemble(graph, old)
             _keras.set_sequence(new, layers, graph)
             self._finish(model, new, graph, walk)
             return new
@@ -287,7 +288,9 @@ class Build:
             return operation
         shapes = [x.shape for x in keras.tree.flatten((args, kwargs)) if _is_tensor(x)]
         before = [] if call.node is None else _keras.argument_tensors(call.node)
-        if [x.shape for x in before] == shapes and not part.changes:
+        is_same_inside = not any(key in self._table.changed for key in part.held)
+        is_same_outside = [x.shape for x in before] == shapes and not part.changes
+        if is_same_outside and is_same_inside:
             return operation
         fitted = self._fitting.fit(operation, args, kwargs)
         if fitted is not operation:
@@ -334,10 +337,12 @@ class Build:
         for variable in new.variables:
             source = sources.get(id(variable))
             what: What | None = self._fitting.fates.get(id(variable))
-            if what is None and source is not None:
-                what = "copied"
-            elif what is None:
+            if id(variable) in self._assembly.given:
+                what = "given"
+            elif source is None:
                 what = "given" if id(variable) in given else "fresh"
+            elif what is None:
+                what = "copied"
             fates.append(
                 Fate(
                     variable.path,

@@ -262,5 +262,8 @@ def reason(error: Exception) -> str:
     """Returns the line of Keras's message that says what is wrong."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Where one error led to another, the first is what somebody can mend.
+    ends = [i for i, x in enumerate(lines) if x.endswith("Error encountered:")]
+    lines = lines[ends[-1] + 1 :] if ends else lines
     telling = [x for x in lines if not x.startswith("Exception encountered")]
     return (telling or lines or [type(error).__name__])[0][:300]

@@ -188,6 +188,16 @@ def track_graph_layers(model: Any, replaced: set[int]) -> None:
         ids.update(id(layer) for layer in tracked)
 
 
+def resemble(graph: Any, old: Any) -> None:
+    """Gives the Functional model behind a Sequential the names of another one."""
+    mine, theirs = vars(graph), vars(old)
+    for name in ("name", "_path", "_parent_path", "training"):
+        if name in theirs:
+            mine[name] = theirs[name]
+    if "_torch_params" in mine.get("_modules", ()):
+        graph._torch_params.training = mine["training"]
+
+
 def sequence_of(model: Any) -> list[Any]:
     """Returns the layers of a Sequential, with its `InputLayer` if it has one."""
     return list(model._layers)
