@@ -51,7 +51,7 @@ def refresh(
             _check_used(table, key, known, call.slots, table[call.part].name, verb)
             specs = {s: known[s.call].outputs[s.output] for s in call.slots}
             table, outputs = _outputs(table, key, call, specs, verb)
-            if not _alike(outputs, call.outputs):
+            if not alike(outputs, call.outputs):
                 moved.add(call.number)
             call = dataclasses.replace(call, outputs=tuple(outputs))
         known[call.number] = call
@@ -62,7 +62,7 @@ def refresh(
     _check_used(table, key, known, ends, "the outputs", verb)
     scope = table.scope_of(key).having(calls)
     table = table.having(key, scope=scope)
-    if quiet or _alike(before, _tensors(scope, scope.outputs)):
+    if quiet or alike(before, _tensors(scope, scope.outputs)):
         return table
     for outer in list(scopes(table)):
         callers = [c.number for c in table.scope_of(outer).calls if c.part == key]
@@ -111,7 +111,7 @@ def _outputs(
 def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
     """Calls a copy of an operation, which builds itself for what it is given."""
     assembly = Assembly(table, is_trial=True)
-    inside = _below(table, key)
+    inside = below(table, key)
     assembly.copy(inside, {})
     operation = assembly.operation(key)
     if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
@@ -128,7 +128,8 @@ def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
         return again.operation(key)(*args, **kwargs)
 
 
-def _below(table: Table, key: int) -> list[int]:
+def below(table: Table, key: int) -> list[int]:
+    """Returns the keys of a part and of all inside it."""
     found: dict[int, None] = {}
     stack = [key]
     while stack:
@@ -200,11 +201,11 @@ def _fit(given: list[Any], scope: Scope) -> bool:
     """Tells whether tensors may be given to a model as it is."""
     wanted = _tensors(scope, scope.inputs)
     return len(given) == len(wanted) and all(
-        _match(a.shape, b.shape) for a, b in zip(given, wanted, strict=True)
+        shapes_match(a.shape, b.shape) for a, b in zip(given, wanted, strict=True)
     )
 
 
-def _match(one: Any, other: Any) -> bool:
+def shapes_match(one: Any, other: Any) -> bool:
     """Tells whether two shapes may be those of one tensor."""
     if one is None or other is None or len(one) != len(other):
         return False
@@ -226,7 +227,8 @@ def detached(tensor: Any) -> Any:
     return new
 
 
-def _alike(some: Iterable[Any], others: Iterable[Any]) -> bool:
+def alike(some: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Tells whether symbolic tensors are the same to whoever is given them."""
     return [_spec(x) for x in some] == [_spec(x) for x in others]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -88,17 +88,34 @@ def another(operation: Any) -> Any:
 # --- names --------------------------------------------------------------------------
 
 
-def names_in(table: Table, key: int) -> dict[str, int]:
+def names_in(table: Table, key: int, without: Collection[int] = ()) -> dict[str, int]:
     """Returns the names that are taken in a model, with the keys of their parts."""
-    return {table[call.part].name: call.part for call in table.scope_of(key).calls}
+    calls = table.scope_of(key).calls
+    if without:
+        calls = tuple(call for call in calls if call.number not in without)
+    return {table[call.part].name: call.part for call in calls}
 
 
-def free_name(table: Table, key: int, operation: Any, *, verb: str) -> str:
+def free_name(
+    table: Table,
+    key: int,
+    operation: Any,
+    *,
+    verb: str,
+    without: Collection[int] = (),
+) -> str:
     """Returns the name that an operation gets in a model.
 
     A name that Keras made up is counted on; one that somebody chose must be free.
+
+    Args:
+        table: The table.
+        key: The model.
+        operation: The operation.
+        verb: What is being done, for messages.
+        without: The numbers of calls that are on their way out.
     """
-    taken, name = names_in(table, key), operation.name
+    taken, name = names_in(table, key, without), operation.name
     if name not in taken:
         return str(name)
     base = _keras.snake_case(type(operation).__name__)
@@ -167,12 +184,29 @@ def add_call_of(
 
 
 def add_function(
-    table: Table, key: int, function: Callable[..., Any], arguments: Any, *, verb: str
+    table: Table,
+    key: int,
+    function: Callable[..., Any],
+    arguments: Any,
+    *,
+    verb: str,
+    parts: Mapping[int, int] | None = None,
+    without: Collection[int] = (),
 ) -> tuple[Table, list[Slot]]:
     """Returns the table with the calls that a function of tensors makes.
 
     It is called once, on symbolic tensors, and what it did is written down.
+
+    Args:
+        table: The table.
+        key: The model.
+        function: The function.
+        arguments: What it is called with, `Slot`s in place of tensors.
+        verb: What is being done, for messages.
+        parts: The keys of parts that operations stand for, by the operations' ids.
+        without: The numbers of calls that are on their way out: their names are free.
     """
+    parts = parts or {}
     scope = table.scope_of(key)
     tensors = {s: infer.detached(scope.tensor(s)) for s in slots_in(arguments)}
     slots = {id(tensor): slot for slot, tensor in tensors.items()}
@@ -202,9 +236,11 @@ def add_function(
         noted.extend(node.operation for node in nodes)
     new_calls = []
     for node in nodes:
-        known = table.key_of(node.operation)
+        known = parts.get(id(node.operation))
         if known is None:
-            name = free_name(table, key, node.operation, verb=verb)
+            known = table.key_of(node.operation)
+        if known is None:
+            name = free_name(table, key, node.operation, verb=verb, without=without)
             table, known = table.adding(node.operation, name=name)
         call_arguments = keras.tree.map_structure(
             lambda x: slots.get(id(x), x), _keras.call_arguments(node)
@@ -252,12 +288,18 @@ def lead(
     """
     scope = table.scope_of(key)
     kept, chosen = set(apart_from), None if only is None else set(only)
+    other = {
+        old
+        for old, new in moved.items()
+        if not infer.alike([scope.tensor(old)], [scope.tensor(new)])
+    }
     calls, stale = [], []
     for call in scope.calls:
         is_meant = call.number in chosen if chosen is not None else True
         if is_meant and call.number not in kept:
             fed = call.fed(moved)
-            if fed is not call:
+            # What is given tensors like those it had returns what it returned.
+            if any(slot in other for slot in call.slots):
                 stale.append(call.number)
             call = fed
         calls.append(call)

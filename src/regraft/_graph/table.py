@@ -410,22 +410,27 @@ def in_order(calls: Iterable[Call]) -> tuple[Call, ...] | None:
 
     Those that may stay in their order do.
     """
-    calls = list(calls)
-    made: set[int] = set()
-    known = {call.number for call in calls}
-    order: list[Call] = []
-    while calls:
-        left = []
-        for call in calls:
-            if all(s.call in made or s.call not in known for s in call.slots):
-                made.add(call.number)
-                order.append(call)
+    known = {call.number: call for call in calls}
+    order: dict[int, Call] = {}
+    waiting: set[int] = set()
+    for call in known.values():
+        stack = [call]
+        while stack:
+            current = stack[-1]
+            needs = [
+                known[slot.call]
+                for slot in current.slots
+                if slot.call in known and slot.call not in order
+            ]
+            if not needs or current.number in order:
+                order.setdefault(current.number, current)
+                stack.pop()
+            elif current.number in waiting:
+                return None
             else:
-                left.append(call)
-        if len(left) == len(calls):
-            return None
-        calls = left
-    return tuple(order)
+                waiting.add(current.number)
+                stack.extend(reversed(needs))
+    return tuple(order.values())
 
 
 def scopes(table: Table) -> Iterator[int]:

@@ -12,7 +12,7 @@ from typing import Any
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Where
-from . import between, build, cut, edit, fates, fitting
+from . import between, build, cut, edit, fates, fitting, rewriting
 from .attributes import set_attributes
 from .places import by_part
 from .splice import Place
@@ -191,6 +191,37 @@ class Verbs:
             for inner in scope.calls if scope is not None else ():
                 names[inner.part] = f"{text}{table[inner.part].name}"
         return self._with(edit.rename(table, names))
+
+    def rewrite(
+        self, pattern: Any, replacement: Any, *, count: int | None = None
+    ) -> Any:
+        """Finds what a function does, and does it as another function does.
+
+        Both are functions of tensors and layers. In the pattern, a parameter that is
+        annotated with a class of layers (or a union or tuple of classes), or has one
+        as its default, is a layer that is found; all others are tensors. What is
+        found is called in the same way with the same arguments, needed by nothing
+        outside of the pattern, and at any depth of nested models. Matches do not
+        overlap: the first one counts. Sums and products are found in any order.
+
+        Args:
+            pattern: What to look for.
+            replacement: What to put there. Its parameters have the names of those of
+                the pattern, of which it may leave out some. It may read the weights of
+                the layers, and call them: they stay what they are. It returns as
+                many tensors as the pattern, or `NotImplemented` to leave a place as
+                it is.
+            count: How often the pattern is to be found, if that is known.
+
+        Returns:
+            The new graph; its `notes` say how often the pattern was found.
+
+        Raises:
+            UsageError: The pattern is not found, or not as often as `count` says.
+        """
+        return self._with(
+            rewriting.rewrite(self._table, pattern, replacement, count=count)
+        )
 
     # --- ends ---------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ from keras.src.backend.common.masking import get_keras_mask
 from keras.src.layers.layer import Layer
 
 from .classes import KerasTensor
-from .graph import own_nodes, producer
+from .graph import NODE_LISTS, own_nodes, producer
 
 
 def added_arguments(node: Any) -> set[str]:
@@ -133,6 +134,21 @@ class unnoted_calls:
             known = [n for n in inbound if not _is_from_nowhere(n)]
             if len(known) != len(inbound):
                 inbound[:] = known
+
+
+class calls_forgotten:
+    """A context after which operations know of no more calls than before it."""
+
+    def __init__(self, operations: Iterable[Any]) -> None:
+        lists = (getattr(x, name, None) for x in operations for name in NODE_LISTS)
+        self._lists = [nodes for nodes in lists if nodes is not None]
+
+    def __enter__(self) -> None:
+        self._known = [len(nodes) for nodes in self._lists]
+
+    def __exit__(self, *_: object) -> None:
+        for nodes, known in zip(self._lists, self._known, strict=True):
+            del nodes[known:]
 
 
 def _is_from_nowhere(node: Any) -> bool:

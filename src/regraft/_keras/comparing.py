@@ -7,7 +7,7 @@ from typing import Any
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from .classes import Initializer
+from .classes import Initializer, Layer
 from .graph import NODE_LISTS, is_graph
 from .layers import LOSS_LISTS
 from .training import RUNTIME_STATE, _key
@@ -62,3 +62,42 @@ def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
         plain = getattr(indices, "__wrapped__", indices)
         if isinstance(plain, dict) and plain and all(k in positions for k in plain):
             state[name] = {f"variable {positions[k]}": v for k, v in plain.items()}
+
+
+def settings(operation: Any) -> dict[str, Any]:
+    """Returns what an operation was made with, apart from its name and precision."""
+    if isinstance(operation, Layer):
+        found = dict(operation.get_config())
+        for name in ("name", "trainable", "dtype"):
+            found.pop(name, None)
+        return found
+    state = dict(vars(operation))
+    forget_bookkeeping(operation, state)
+    for name in ("name", "_remat_mode"):
+        state.pop(name, None)
+    return state
+
+
+_COMMUTATIVE = frozenset(
+    {
+        "Add",
+        "Average",
+        "BitwiseAnd",
+        "BitwiseOr",
+        "BitwiseXor",
+        "Equal",
+        "LogicalAnd",
+        "LogicalOr",
+        "LogicalXor",
+        "Maximum",
+        "Minimum",
+        "Multiply",
+        "NotEqual",
+    }
+)
+
+
+def is_commutative(operation: Any) -> bool:
+    """Tells whether the order of what an operation is given makes no difference."""
+    kind = type(operation)
+    return kind.__name__ in _COMMUTATIVE and kind.__module__.startswith("keras.src.")
