@@ -22,6 +22,9 @@ from .table import Call, Scope
 # With more tensors than these, a sum is only found in the order it was written in.
 MOST_PERMUTED = 4
 
+# For `training` where nobody passed it: the call around it says it, not the default.
+AS_CALLED = "as the model is called"
+
 
 @dataclass(frozen=True, eq=False)
 class Match:
@@ -348,7 +351,10 @@ def _by_name(operation: Any, arguments: Any) -> dict[str, Any] | None:
         bound = inspect.signature(operation.call).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return None
+    passed = set(bound.arguments)
     bound.apply_defaults()
+    if "training" in bound.arguments and "training" not in passed:
+        bound.arguments["training"] = AS_CALLED
     # Lists and tuples of tensors are the same to an operation.
     return {name: _as_list(value) for name, value in bound.arguments.items()}
 
