@@ -79,7 +79,7 @@ class Build:
                 if call.number in clean:
                     needed += call.node.outputs
                 else:  # What a call is given besides tensors is copied, too.
-                    flat = keras.tree.flatten(call.arguments)
+                    flat = _keras.leaves(call.arguments)
                     needed += [x for x in flat if not isinstance(x, Slot)]
         self._assembly.copy(table.reached, others)
 
@@ -90,11 +90,15 @@ class Build:
         tensors = self._play(key)
         scope = self._table.scope_of(key)
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
-        _naming.name_apart(keras.tree.flatten(outputs), self._copies())
-        graph = _keras.Functional(inputs, outputs, name=part.name)
+        _naming.name_apart(_keras.leaves(outputs), self._copies())
+        is_sequence = isinstance(part.operation, _keras.Sequential)
+        if part.operation is None or is_sequence or not _keras.has_plain_inputs(inputs):
+            graph = _keras.functional(inputs, outputs, part.name)
+        else:  # The model's shell needs nothing but the map.
+            graph = _keras.MappedGraph(inputs, outputs)
         if part.operation is None:
             return graph
-        if isinstance(part.operation, _keras.Sequential):
+        if is_sequence:
             new = self._sequence(part, key, graph)
         else:
             new = self._functional(part, key, graph)
@@ -263,7 +267,7 @@ class Build:
         def new_argument(x: Any) -> Any:
             return tensors[x] if isinstance(x, Slot) else memo.get(id(x), x)
 
-        args, kwargs = keras.tree.map_structure(new_argument, call.arguments)
+        args, kwargs = _keras.map_leaves(new_argument, call.arguments)
         operation = self._assembly.operation(call.part)
         if call.part not in self._called and not part.is_new:
             operation = self._refit(part, call, operation, args, kwargs)
@@ -286,7 +290,7 @@ class Build:
         """Fits a layer that was built for other shapes to those it is given now."""
         if not isinstance(operation, _keras.Layer) or part.scope is not None:
             return operation
-        shapes = [x.shape for x in keras.tree.flatten((args, kwargs)) if _is_tensor(x)]
+        shapes = [x.shape for x in _keras.leaves((args, kwargs)) if _is_tensor(x)]
         before = [] if call.node is None else _keras.argument_tensors(call.node)
         is_same_inside = not any(key in self._table.changed for key in part.held)
         is_same_outside = [x.shape for x in before] == shapes and not part.changes

@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from .. import _keras
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -19,7 +21,7 @@ class Slot:
 
 def slots_in(struct: Any) -> tuple[Slot, ...]:
     """Returns the slots in a structure."""
-    return tuple(x for x in keras.tree.flatten(struct) if isinstance(x, Slot))
+    return tuple(x for x in _keras.leaves(struct) if isinstance(x, Slot))
 
 
 def put(struct: Any, moved: Mapping[Slot, Any]) -> Any:
@@ -28,7 +30,7 @@ def put(struct: Any, moved: Mapping[Slot, Any]) -> Any:
     def new(x: Any) -> Any:
         return moved.get(x, x) if isinstance(x, Slot) else x
 
-    return keras.tree.map_structure(new, struct)
+    return _keras.map_leaves(new, struct)
 
 
 def same(one: Any, other: Any) -> bool:

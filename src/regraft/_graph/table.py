@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import keras
-
 from .. import _keras
 from .slots import Slot, put, same, slots_in
 
@@ -385,7 +383,7 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
     for node in _keras.call_order(inner):
         arguments: Any = ((), {})
         if not node.is_input:
-            arguments = keras.tree.map_structure(
+            arguments = _keras.map_leaves(
                 lambda x: slots.get(id(x), x), _keras.call_arguments(node)
             )
         call = Call(
@@ -400,7 +398,7 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
         calls.append(call)
 
     def find(struct: Any) -> Any:
-        return keras.tree.map_structure(lambda tensor: slots[id(tensor)], struct)
+        return _keras.map_leaves(lambda tensor: slots[id(tensor)], struct)
 
     return Scope(tuple(calls), find(inner.input), find(inner.output))
 

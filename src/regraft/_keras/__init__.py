@@ -10,9 +10,11 @@ from .comparing import *
 from .globals import *
 from .graph import *
 from .layers import *
+from .mapping import *
 from .names import *
 from .policies import *
 from .specs import *
 from .tracking import *
 from .training import *
+from .trees import *
 from .variables import *

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-import keras
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.layers.layer import Layer
 
 from .classes import KerasTensor
 from .graph import NODE_LISTS, own_nodes, producer
+from .trees import leaves
 
 
 def added_arguments(node: Any) -> set[str]:
@@ -36,8 +36,8 @@ def added_arguments(node: Any) -> set[str]:
             source = others[name.removesuffix("_mask")]
         else:
             continue
-        masks = [get_keras_mask(x) for x in keras.tree.flatten(source)]
-        passed = keras.tree.flatten(value)
+        masks = [get_keras_mask(x) for x in leaves(source)]
+        passed = leaves(value)
         if [id(mask) for mask in masks] == [id(mask) for mask in passed]:
             added.add(name)
     if len(args) == 1 and ("mask" in added or "mask" not in parameters):
@@ -49,7 +49,7 @@ def added_arguments(node: Any) -> set[str]:
 
 def has_tensors(value: Any) -> bool:
     """Tells whether an argument of a call holds symbolic tensors."""
-    return any(isinstance(x, KerasTensor) for x in keras.tree.flatten(value))
+    return any(isinstance(x, KerasTensor) for x in leaves(value))
 
 
 def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
@@ -61,8 +61,7 @@ def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
 
 def argument_tensors(node: Any) -> list[Any]:
     """Returns the symbolic tensors that a node's operation was called with."""
-    flat = keras.tree.flatten(call_arguments(node))
-    return [x for x in flat if isinstance(x, KerasTensor)]
+    return [x for x in leaves(call_arguments(node)) if isinstance(x, KerasTensor)]
 
 
 def call_order(graph: Any) -> list[Any]:

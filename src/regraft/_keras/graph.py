@@ -157,7 +157,10 @@ def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
         "_operations",
         "_operations_by_depth",
     ):
-        yield vars(graph)[name], vars(new)[name]
+        before, after = vars(graph)[name], vars(new)[name]
+        if isinstance(before, list) and type(before) is not type(after):
+            after = type(before)(after)  # TensorFlow wraps lists to find what is in it.
+        yield before, after
 
 
 def adopt_nodes(graph: Any) -> None:
