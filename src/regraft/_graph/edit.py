@@ -39,13 +39,18 @@ def replace(
     table: Table, places: Sequence[Place], new: Any, *, transfer: bool
 ) -> Table:
     """Puts something else in the place of layers, each or all together."""
-    refuse_inputs(table, places, "replace", "change inputs with `inputs(...)`")
     layers = by_part(places)
+    if not callable(new) or is_operation(new) or is_tensor_function(new):
+        refuse_inputs(table, places, "replace", "change inputs with `inputs(...)`")
     if len(layers) > 1 and (is_operation(new) or is_tensor_function(new)):
         return _replace_block(table, places, new)
     exchanged = []
     for place in layers:
         old = table[place.part].operation
+        if isinstance(old, _keras.InputLayer):
+            table, users = _replace_input(table, place, new(old))
+            exchanged += users
+            continue
         made = as_new(new, old, verb="replace", where=place.path)
         if is_tensor_function(made):
             table = _replace_by_function(table, place, made)
@@ -54,6 +59,30 @@ def replace(
             exchanged.append(place.part)
     # Only now: what takes the place of two layers may fit together and not alone.
     return touched(table, exchanged, verb="replace")
+
+
+def _replace_input(table: Table, place: Place, new: Any) -> tuple[Table, list[int]]:
+    """Puts another input in the place of one, together with what takes it.
+
+    Returns:
+        The table, and the parts that are given the input.
+    """
+    is_input = isinstance(new, _keras.KerasTensor)
+    if not is_input or _keras.input_layer_of(new) is None or place.scope != table.root:
+        raise UsageError(
+            explain(
+                "`replace`: an input can only become another input.",
+                where=place.path,
+                expected="an input of the outermost model, and a function that "
+                "returns what `keras.Input(...)` returns",
+                received=f"{new!r}",
+                fix="change inputs with `inputs(...)`; those of models inside follow",
+            )
+        )
+    assert place.call is not None
+    slot = Slot(place.call)
+    users = [call.part for call in table.scope.consumers(slot)]
+    return infer.with_input(table, table.root, slot, new), users
 
 
 def exchange(table: Table, place: Place, new: Any, *, verb: str) -> Table:
@@ -143,17 +172,26 @@ def _adapt_arguments(table: Table, key: int, old: Any, new: Any) -> Table:
 
 def touched(table: Table, keys: Iterable[int], *, verb: str) -> Table:
     """Works out anew what depends on parts, wherever they are called or held."""
+    holders: dict[int, list[int]] = {}
+    for holder in table.reached:
+        for inside in table.inside(holder):
+            holders.setdefault(inside, []).append(holder)
     found: dict[int, None] = {}
     stack = list(keys)
     while stack:
         key = stack.pop()
         if key not in found:
             found[key] = None
-            stack += [holder for holder in table.reached if key in table[holder].held]
-    for scope in list(scopes(table)):
-        numbers = [c.number for c in table.scope_of(scope).calls if c.part in found]
+            stack += holders.get(key, ())
+    # The calls of models inside are worked out where those are called: what changed
+    # in two models may fit together and not alone.
+    calls = [(s, c) for s in scopes(table) for c in table.scope_of(s).calls]
+    stale = frozenset(call.number for _, call in calls if call.part in found)
+    called = {call.part for _, call in calls}
+    for scope in [s for s in scopes(table) if s not in called]:
+        numbers = [c.number for c in table.scope_of(scope).calls if c.number in stale]
         if numbers:
-            table = infer.refresh(table, scope, numbers, verb=verb)
+            table = infer.refresh(table, scope, numbers, verb=verb, everywhere=stale)
     return table
 
 

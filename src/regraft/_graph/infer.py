@@ -30,6 +30,7 @@ def refresh(
     verb: str,
     before: Sequence[Any] | None = None,
     quiet: bool = False,
+    everywhere: frozenset[int] = frozenset(),
 ) -> Table:
     """Returns the table with the outputs of changed calls known again.
 
@@ -41,16 +42,18 @@ def refresh(
         before: What the model returned before its calls were changed; by default
             what it returns now.
         quiet: Whether models that call this one are left as they are.
+        everywhere: Calls that were changed in any model: where a model inside is
+            called, they are worked out before it is said what it returns.
     """
     if before is None:
         before = _tensors(table.scope_of(key), table.scope_of(key).outputs)
-    stale, moved = set(numbers), set[int]()
+    stale, moved = {*numbers, *everywhere}, set[int]()
     known: dict[int, Call] = {}
     for call in table.scope_of(key).calls:
         if call.number in stale or any(slot.call in moved for slot in call.slots):
             _check_used(table, key, known, call.slots, table[call.part].name, verb)
             specs = {s: known[s.call].outputs[s.output] for s in call.slots}
-            table, outputs = _outputs(table, key, call, specs, verb)
+            table, outputs = _outputs(table, key, call, specs, verb, everywhere)
             if not alike(outputs, call.outputs):
                 moved.add(call.number)
             call = dataclasses.replace(call, outputs=tuple(outputs))
@@ -72,7 +75,12 @@ def refresh(
 
 
 def _outputs(
-    table: Table, key: int, call: Call, specs: dict[Slot, Any], verb: str
+    table: Table,
+    key: int,
+    call: Call,
+    specs: dict[Slot, Any],
+    verb: str,
+    everywhere: frozenset[int],
 ) -> tuple[Table, list[Any]]:
     part = table[call.part]
     if isinstance(part.operation, _keras.InputLayer):
@@ -80,7 +88,7 @@ def _outputs(
     if part.scope is not None and (
         part.operation is None or call.part in table.changed
     ):
-        return _through(table, call, specs, verb)
+        return _through(table, call, specs, verb, everywhere)
     alone = {slot: detached(spec) for slot, spec in specs.items()}
     args, kwargs = put(call.arguments, alone)
     if part.scope is not None:
@@ -88,7 +96,7 @@ def _outputs(
         if not _fit(
             [x for x in given if isinstance(x, _keras.KerasTensor)], part.scope
         ):
-            return _through(table, call, specs, verb)
+            return _through(table, call, specs, verb, everywhere)
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -141,7 +149,11 @@ def below(table: Table, key: int) -> list[int]:
 
 
 def _through(
-    table: Table, call: Call, specs: dict[Slot, Any], verb: str
+    table: Table,
+    call: Call,
+    specs: dict[Slot, Any],
+    verb: str,
+    everywhere: frozenset[int],
 ) -> tuple[Table, list[Any]]:
     """Follows a call into a model whose calls, or inputs, are not as they were."""
     key = call.part
@@ -159,12 +171,14 @@ def _through(
                 fix="change the inputs of the inner model and its calls together",
             )
         )
+    stale = [c.number for c in scope.calls if c.number in everywhere]
     if not _fit(given, scope):
         for slot, tensor in zip(slots, given, strict=True):
             table = with_input(table, key, slot, like_input(scope, slot, tensor))
-        users = [c.number for c in scope.calls if set(c.slots) & set(slots)]
+        stale += [c.number for c in scope.calls if set(c.slots) & set(slots)]
+    if stale:
         # The call that led here gets the outputs: its model need not be told.
-        table = refresh(table, key, users, verb=verb, quiet=True)
+        table = refresh(table, key, stale, verb=verb, quiet=True, everywhere=everywhere)
         scope = table.scope_of(key)
     return table, _tensors(scope, scope.outputs)
 

@@ -36,7 +36,8 @@ class Verbs:
             where: The layers. If they are several and `new` is one layer or model,
                 it takes the place of all: they must be connected.
             new: A layer, a model, one of `keras.ops`, or a function that is given
-                each old layer and returns one of these.
+                each old layer and returns one of these; for the layer of an input,
+                what `keras.Input` returns. All are exchanged before any is tried.
             call: Only at this call of a shared layer, counted from 0.
             transfer: Whether the new layer gets the weights of the old one, where
                 they have the same names.
@@ -311,6 +312,17 @@ class Verbs:
             mismatch: As in `build`.
         """
         return fates.lineage(self.build(mismatch=mismatch, compiled="drop"))
+
+    def say(self, note: str) -> Any:
+        """Adds a note, which the lineage of the model will tell.
+
+        Args:
+            note: A sentence about what was edited.
+
+        Returns:
+            The new graph.
+        """
+        return self._with(self._table.saying(note))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from .graph import *
 from .layers import *
 from .mapping import *
 from .names import *
+from .operations import *
 from .policies import *
 from .specs import *
 from .tracking import *
