@@ -1,0 +1,155 @@
+"""What several recipes need."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import _keras
+from .._errors import UsageError, explain
+from .._graph import Graph, graph
+
+Array = np.ndarray[Any, Any]
+
+
+def as_graph(model: Any) -> Graph:
+    """Returns the graph of a model, or the graph itself."""
+    return model if isinstance(model, Graph) else graph(model)
+
+
+def as_built(model: Any) -> Graph:
+    """Returns a graph whose layers are as they will be: an edited one is built."""
+    return graph(model.build()) if isinstance(model, Graph) else graph(model)
+
+
+def no_match(recipe: str, name: str, expected: str, received: str) -> UsageError:
+    """Returns the error for a recipe that finds nothing to do."""
+    return UsageError(
+        explain(
+            f"`{recipe}` found nothing to change.",
+            where=name,
+            expected=expected,
+            received=received,
+            fix="look at `print(regraft.graph(model))` and choose other layers",
+        )
+    )
+
+
+def graphs(whole: Graph) -> Iterator[tuple[str, Graph]]:
+    """Yields a graph and those of the models inside it, each once, with its prefix."""
+    seen: set[int] = set()
+    stack = [("", whole)]
+    while stack:
+        prefix, found = stack.pop()
+        yield prefix, found
+        for node in found:
+            if node.outputs and node.inside and id(node.layer) not in seen:
+                seen.add(id(node.layer))
+                if _keras.inner_graph(node.layer) is not None:
+                    stack.append((f"{prefix}{node.path}/", graph(node.layer)))
+
+
+def value(variable: Any) -> Array:
+    """Returns the value of a variable, as an array of its own."""
+    return np.array(keras.ops.convert_to_numpy(variable))
+
+
+def channel_axis(layer: Any, rank: int) -> int:
+    """Returns the axis of the channels that a layer works with, the batch counted."""
+    is_first = getattr(layer, "data_format", None) == "channels_first"
+    return 1 if is_first else rank - 1
+
+
+def remade(
+    layer: Any,
+    shape: Any,
+    weights: Mapping[str, Any],
+    *,
+    where: str,
+    **config: Any,
+) -> Any:
+    """Makes a layer once more with other weights, and sizes that go with them.
+
+    Args:
+        layer: The layer.
+        shape: The shape for which the new one is built.
+        weights: New values of variables, by their names. All others stay.
+        where: The path of the layer, for messages.
+        **config: What is different in its configuration.
+
+    Returns:
+        The new layer, built.
+    """
+    made = {**layer.get_config(), **config}
+    for name in ("activation", "recurrent_activation"):
+        if name in made and callable(getattr(layer, name, None)):
+            # As it is: not every function can be found again by its name.
+            made[name] = getattr(layer, name)
+    new = type(layer).from_config(made)
+    new.build(shape)
+    old = {} if layer.built is False else _by_order(layer.variables)
+    for key, variable in _by_order(new.variables).items():
+        found = weights.get(variable.name)
+        if found is None and key in old:
+            found = value(old[key])
+        elif callable(found):
+            found = found(value(old[key]))
+        if found is None or np.shape(found) != tuple(variable.shape):
+            raise UsageError(
+                explain(
+                    "The weights of this layer cannot be changed with its size.",
+                    where=f"{where}: {variable.name}",
+                    expected=f"shape {tuple(variable.shape)}",
+                    received="no such weight"
+                    if found is None
+                    else f"shape {np.shape(found)}",
+                    fix="undo what changed the layer's weights before, such as LoRA "
+                    "or quantization, or replace the layer yourself",
+                )
+            )
+        variable.assign(found)
+    return new
+
+
+def _by_order(variables: Sequence[Any]) -> dict[tuple[str, int], Any]:
+    """Returns variables by name, those of one name counted."""
+    found: dict[tuple[str, int], Any] = {}
+    for variable in variables:
+        count = sum(name == variable.name for name, _ in found)
+        found[variable.name, count] = variable
+    return found
+
+
+def exchange(found: Graph, made: Mapping[int, Any]) -> Any:
+    """Puts new layers in the places of old ones, all at once.
+
+    Args:
+        found: The graph.
+        made: The new layers, by the ids of the old ones.
+    """
+    if not made:
+        return found
+    return found.replace(lambda node: id(node.layer) in made, lambda old: made[id(old)])
+
+
+def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> None:
+    """Freezes a model that was just built, apart from some variables.
+
+    Args:
+        model: The model, which is changed.
+        layers: The ids of the layers that are left as they are.
+        learned: The variables that are trained.
+    """
+    for node in graph(model).walk():
+        # The layers, so that batch statistics stay what they are; not those that hold
+        # others, because that would freeze all inside.
+        is_layer = isinstance(node.layer, _keras.Layer) and not node.is_input
+        if is_layer and not node.inside and id(node.layer) not in layers:
+            node.layer.trainable = False
+    kept = {id(variable) for variable in learned}
+    for variable in model.trainable_variables:
+        if id(variable) not in kept:
+            variable.trainable = False

@@ -1,0 +1,87 @@
+"""Small trainable layers between the layers of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from ._common import as_graph, freeze_but
+
+
+def insert_adapters(
+    model: Any,
+    after: Any,
+    size: int,
+    *,
+    activation: Any = "gelu",
+    axis: int = -1,
+    freeze: bool = False,
+) -> Any:
+    """Puts a bottleneck with a shortcut behind layers: down, activation, up, add.
+
+    The weights of the way up start at zero: the new model computes exactly what the
+    old one did.
+
+    Args:
+        model: A model or its graph.
+        after: The layers, each of which gets an adapter of its own.
+        size: The width of the bottleneck.
+        activation: The activation in the bottleneck.
+        axis: The axis of the channels: 1 for `"channels_first"`.
+        freeze: Whether all that was there before is frozen. If the model was
+            compiled, its optimizer then starts anew.
+
+    Returns:
+        A new model.
+
+    Example:
+    >>> import keras, regraft
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(9, name="a")])
+    >>> new = regraft.recipes.insert_adapters(model, "a", 2, freeze=True)
+    >>> [tuple(w.shape) for w in new.trainable_weights]
+    [(9, 2), (2,), (2, 9), (9,)]
+    """
+    found = as_graph(model)
+    nodes = {id(node.layer): node for node in found.find(after)}
+    names = {f"{node.name}_adapter" for node in nodes.values()}
+
+    def adapter(layer: Any) -> Any:
+        node = nodes[id(layer)]
+        given = node.outputs[0]
+        x = keras.Input(batch_shape=given.shape, dtype=given.dtype)
+        policy = getattr(layer, "dtype_policy", None)
+        down = _dense(size, x.shape, axis, activation, name="down", dtype=policy)(x)
+        width = x.shape[axis]
+        up = _dense(width, down.shape, axis, None, name="up", dtype=policy)(down)
+        return keras.Model(
+            x, keras.layers.Add(dtype=policy)([x, up]), name=f"{node.name}_adapter"
+        )
+
+    compiled = "fresh" if freeze else "copy"
+    new = found.insert(adapter, after=after).build(compiled=compiled)
+    if freeze:
+        inside = [n for n in as_graph(new).walk() if names & {*n.path.split("/")}]
+        learned = [v for node in inside for v in node.layer.trainable_variables]
+        freeze_but(new, {id(node.layer) for node in inside}, learned)
+    return new
+
+
+def _dense(size: int, shape: Any, axis: int, activation: Any, **about: Any) -> Any:
+    """Returns a dense layer over any one axis."""
+    zero = {"kernel_initializer": "zeros"} if about["name"] == "up" else {}
+    axis %= len(shape)
+    if axis == len(shape) - 1:
+        return keras.layers.Dense(size, activation=activation, **zero, **about)
+    letters = "abcdefgh"[: len(shape)]
+    there = letters.replace(letters[axis], "z")
+    sizes = [*shape[1:]]
+    sizes[axis - 1] = size
+    return keras.layers.EinsumDense(
+        f"{letters},{letters[axis]}z->{there}",
+        tuple(sizes),
+        bias_axes="z",
+        activation=activation,
+        **zero,
+        **about,
+    )
