@@ -153,3 +153,6 @@ def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> No
     for variable in model.trainable_variables:
         if id(variable) not in kept:
             variable.trainable = False
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:  # It has slots for what was trained before.
+        model.optimizer = type(optimizer).from_config(optimizer.get_config())

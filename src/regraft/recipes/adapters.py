@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from .._errors import UsageError, explain
 from ._common import as_graph, freeze_but
 
 
@@ -48,6 +49,8 @@ def insert_adapters(
 
     def adapter(layer: Any) -> Any:
         node = nodes[id(layer)]
+        if not node.outputs:
+            raise _unknown(node.path)
         given = node.outputs[0]
         x = keras.Input(batch_shape=given.shape, dtype=given.dtype)
         policy = getattr(layer, "dtype_policy", None)
@@ -84,4 +87,16 @@ def _dense(size: int, shape: Any, axis: int, activation: Any, **about: Any) -> A
         activation=activation,
         **zero,
         **about,
+    )
+
+
+def _unknown(where: str) -> UsageError:
+    return UsageError(
+        explain(
+            "`insert_adapters` must know the shape of what a layer returns.",
+            where=where,
+            expected="a layer that a Functional or Sequential model calls",
+            received="a layer inside another layer, which calls it in Python code",
+            fix="choose the layer around it",
+        )
     )
