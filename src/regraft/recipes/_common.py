@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -89,7 +90,10 @@ def remade(
             # As it is: not every function can be found again by its name.
             made[name] = getattr(layer, name)
     new = type(layer).from_config(made)
-    new.build(shape)
+    around = _keras.path_of_layer(layer).rpartition("/")[0]
+    # So that its variables have the paths of the old ones.
+    with keras.name_scope(around) if around else contextlib.nullcontext():
+        new.build(shape)
     old = {} if layer.built is False else _by_order(layer.variables)
     for key, variable in _by_order(new.variables).items():
         found = weights.get(variable.name)

@@ -123,8 +123,8 @@ class _Change:
     def _one(self, node: Node, where: str, shape: Any) -> bool:
         """Changes a layer; tells whether the channels go on behind it."""
         layer = node.layer
-        if hasattr(layer, "data_format") and self._axis is None:
-            self._axis = channel_axis(layer, len(shape))
+        if self._axis is None:
+            self._axis = _told_axis(layer, len(shape))
         if isinstance(layer, _CONV) and layer.groups == 1:
             self._note(where, node)
             self._makers[id(layer)] = lambda: self._conv(layer, where, shape)
@@ -231,6 +231,17 @@ _WIDER: dict[type, Callable[..., Any]] = {
     layers.Normalization: _Change.normalization,
     layers.Rescaling: _Change.rescaling,
 }
+
+
+def _told_axis(layer: Any, rank: int) -> int | None:
+    """Returns the axis of the channels, if a layer tells it."""
+    if isinstance(layer, layers.BatchNormalization | layers.Normalization):
+        axes = np.atleast_1d(() if layer.axis is None else layer.axis)
+        return int(axes[0]) % rank if axes.size == 1 else None
+    if isinstance(layer, layers.Rescaling) and np.ndim(layer.scale):
+        sizes = np.shape(layer.scale)
+        return rank - len(sizes) + sizes.index(max(sizes))
+    return channel_axis(layer, rank) if hasattr(layer, "data_format") else None
 
 
 def _treats_alike(node: Node, shape: Any) -> bool:
