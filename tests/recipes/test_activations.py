@@ -89,7 +89,7 @@ def test_attention_keeps_its_softmax():
     model = keras.Model(x, layers.Softmax(name="top")(h))
     graph = regraft.graph(swap_activation(model, "softmax", "linear"))
     assert graph["top"].layer.activation is keras.activations.linear
-    assert [n.path for n in graph.find(layers.Softmax)] == ["attention/softmax"]
+    assert graph.find(layers.Softmax).one().path.startswith("attention/softmax")
 
 
 def test_what_is_not_there_or_no_activation():

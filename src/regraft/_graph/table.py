@@ -292,7 +292,6 @@ class Table:
                 inputs.add(call.number)
         return found | inputs
 
-
     def _is_its_own(self, key: int, call: Call) -> bool:
         """Tells whether a call calls what it called when it was read, unchanged."""
         part = self.parts[call.part]
