@@ -58,10 +58,11 @@ fuzz: $(VENV)/test.stamp ## property tests, EXAMPLES=5000 each, on every backend
 zoo: $(VENV)/test.stamp ## the table of large published models
 	KERAS_BACKEND=$${KERAS_BACKEND:-jax} $(PY) benchmarks/zoo.py
 
-bench: $(VENV)/bench.stamp ## time clone and replicate on every backend, draw the charts
+bench: $(VENV)/bench.stamp ## time clone, edits and replicate on every backend, draw the charts
 	@set -e; for b in $(BACKENDS); do \
 		echo "==> $$b"; KERAS_BACKEND=$$b $(PY) benchmarks/clone.py; \
 		KERAS_BACKEND=$$b $(PY) benchmarks/scaling.py; \
+		KERAS_BACKEND=$$b $(PY) benchmarks/graph.py; \
 		KERAS_BACKEND=$$b $(PY) benchmarks/replicate.py; \
 	done
 	$(PY) benchmarks/plot.py

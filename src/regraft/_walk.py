@@ -111,7 +111,7 @@ class Walk:
     def run(self) -> Any:
         """Makes the copy and returns it."""
         try:
-            with _without_collector():
+            with without_collector():
                 new = self.copy_of(self.root)
                 self._drain()
                 self._allocate()  # Devices copy while the rest is being wired.
@@ -388,11 +388,11 @@ class Walk:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Spares the garbage collector from going through all that is being made.
 
     It would look at every object of the process again and again, for nothing:
-    the walk makes no garbage. If several threads walk at once, the one that
+    what is made here is no garbage. If several threads walk at once, the one that
     found the collector running starts it again.
     """
     was_running = gc.isenabled()

@@ -15,6 +15,7 @@ import keras
 from .. import _keras, _naming, _transplant
 from .._errors import ClassChangedWarning, EditNotSavedWarning, UsageError, explain
 from .._rename import rename_layer
+from .._walk import without_collector
 from . import fitting, optimizers
 from .assemble import Assembly
 from .fates import Fate, Lineage, What, note
@@ -47,6 +48,8 @@ class Build:
         self._called: set[int] = set()
         # Models that were made, each with optimizers of the old and of the new.
         self._trained: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        # For each model the calls that are copied.
+        self._clean: dict[int, set[int]] = {}
 
     def run(self) -> Any:
         """Makes the model and returns it."""
@@ -73,7 +76,7 @@ class Build:
         for key in table.reached:
             if table[key].scope is None or key not in table.changed:
                 continue
-            clean = table.clean_calls(key)
+            clean = self._clean[key] = table.clean_calls(key)
             needed = others[key] = []
             for call in table.scope_of(key).calls:
                 if call.number in clean:
@@ -157,6 +160,11 @@ class Build:
 
     def _let_optimizers_follow(self) -> None:
         """Does so at the end, when all variables have their names."""
+        walks = self._assembly.walks
+        if not any(pairs for _, pairs in self._trained) and not any(
+            walk.optimizers for walk in walks
+        ):
+            return
         counterparts = {
             **self._assembly.memo,
             **self._replaced,
@@ -245,7 +253,7 @@ class Build:
 
     def _play(self, key: int) -> dict[Slot, Any]:
         """Returns the tensors of a model, copied or made by calling again."""
-        clean, memo = self._table.clean_calls(key), self._assembly.memo_of(key)
+        clean, memo = self._clean[key], self._assembly.memo_of(key)
         tensors: dict[Slot, Any] = {}
         masks: list[tuple[Any, Any]] = []
         for call in self._table.scope_of(key).calls:
@@ -338,7 +346,8 @@ class Build:
             sources.setdefault(variable, source)
         given = self._given()
         fates = []
-        for variable in new.variables:
+        variables = new.variables
+        for variable in variables:
             source = sources.get(id(variable))
             what: What | None = self._fitting.fates.get(id(variable))
             if id(variable) in self._assembly.given:
@@ -357,7 +366,7 @@ class Build:
                 )
             )
         used = {id(source) for source in sources.values()}
-        alive = {id(v) for v in new.variables}
+        alive = {id(v) for v in variables}
         for variable in old:
             twin = memo.get(id(variable))
             if id(variable) not in used or id(twin) not in alive:
@@ -403,7 +412,7 @@ def build(
             scope = part.scope.used()
             table = table if scope is part.scope else table.having(key, scope=scope)
     _check_outputs(table)
-    with _keras.quiet_globals():
+    with without_collector(), _keras.quiet_globals():
         return Build(table, mismatch=mismatch, compiled=compiled).run()
 
 

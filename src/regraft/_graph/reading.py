@@ -15,6 +15,7 @@ from typing import Any
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Selection, Where, select
+from .._walk import without_collector
 from . import picture, text
 from .node import Node, Ref, nodes_of
 from .slots import slots_in
@@ -223,7 +224,8 @@ def graph(model: Any, at: str | None = None) -> Graph:
                 fix="build it, or name a model inside it with `at=`",
             )
         )
-    return of_table(read(found))
+    with without_collector():
+        return of_table(read(found))
 
 
 def _descend(model: Any, path: str) -> Any:
