@@ -14,7 +14,7 @@ from .assemble import Assembly
 from .matching import Match, Matcher, Miss
 from .patterns import Pattern, Trace, name_of, parameters_of, refused
 from .slots import Slot, put
-from .splice import add_function, another, lead, name_clash
+from .splice import Splicer, another, lead, name_clash
 from .table import Call, Scope, Table, scopes
 
 # How often a pattern is tried on tensors of the model before it is given up.
@@ -162,6 +162,7 @@ class _Rewriting:
             key_of=lambda operation: self._keys.get(id(operation)),
             miss=self._miss,
         )
+        splicer = Splicer(self._table, key, verb="rewrite")
         taken: set[int] = set()
         moved: dict[Slot, Slot] = {}
         for match in matcher.matches(taken):
@@ -170,7 +171,7 @@ class _Rewriting:
                 for slot in trace.outputs
             ]
             try:
-                made = self._replace(key, match, outputs, taken)
+                made = self._replace(splicer, key, match, outputs)
             except _Declined:
                 self._declined += 1
                 continue
@@ -179,11 +180,11 @@ class _Rewriting:
             self._found.append(self._path(key, match.calls[trace.outputs[0].call]))
         if taken:
             led = {old: _end_of(new, moved) for old, new in moved.items()}
-            self._table = lead(self._table, key, led, verb="rewrite")
+            self._table = lead(splicer.table(), key, led, verb="rewrite")
             self._check_names(key)
 
     def _replace(
-        self, key: int, match: Match, outputs: list[Slot], taken: set[int]
+        self, splicer: Splicer, key: int, match: Match, outputs: list[Slot]
     ) -> list[Slot]:
         """Adds what the replacement does in the place of a match."""
         layers = {name: self._whole(part, match) for name, part in match.layers.items()}
@@ -197,21 +198,22 @@ class _Rewriting:
             return returned
 
         function.__qualname__ = name_of(self._replacement)
-        table, made = add_function(
-            self._table,
-            key,
+        made = splicer.add(
             function,
             (tuple(match.tensors[name] for name in tensors), {}),
-            verb="rewrite",
             parts={id(layers[name]): part for name, part in match.layers.items()},
-            without=match.numbers | taken,
+            leaving=match.numbers,
         )
-        self._check_returned(table.scope_of(key), outputs, made, key, match)
-        self._table = table
+        self._check_returned(splicer, outputs, made, key, match)
         return made
 
     def _check_returned(
-        self, scope: Scope, old: list[Slot], new: list[Slot], key: int, match: Match
+        self,
+        splicer: Splicer,
+        old: list[Slot],
+        new: list[Slot],
+        key: int,
+        match: Match,
     ) -> None:
         where = f"{name_of(self._replacement)}, at " + ", ".join(
             self._path(key, call) for call in match.calls.values()
@@ -228,7 +230,7 @@ class _Rewriting:
                 )
             )
         for i, (before, after) in enumerate(zip(old, new, strict=True)):
-            wanted, got = scope.tensor(before).shape, scope.tensor(after).shape
+            wanted, got = splicer.tensor(before).shape, splicer.tensor(after).shape
             if not infer.shapes_match(wanted, got):
                 raise UsageError(
                     explain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 import warnings
@@ -88,45 +89,34 @@ def another(operation: Any) -> Any:
 # --- names --------------------------------------------------------------------------
 
 
-def names_in(table: Table, key: int, without: Collection[int] = ()) -> dict[str, int]:
+def names_in(table: Table, key: int) -> dict[str, int]:
     """Returns the names that are taken in a model, with the keys of their parts."""
-    calls = table.scope_of(key).calls
-    if without:
-        calls = tuple(call for call in calls if call.number not in without)
-    return {table[call.part].name: call.part for call in calls}
+    return {table[call.part].name: call.part for call in table.scope_of(key).calls}
 
 
-def free_name(
-    table: Table,
-    key: int,
-    operation: Any,
-    *,
-    verb: str,
-    without: Collection[int] = (),
-) -> str:
+def free_name(table: Table, key: int, operation: Any, *, verb: str) -> str:
     """Returns the name that an operation gets in a model.
 
     A name that Keras made up is counted on; one that somebody chose must be free.
-
-    Args:
-        table: The table.
-        key: The model.
-        operation: The operation.
-        verb: What is being done, for messages.
-        without: The numbers of calls that are on their way out.
     """
-    taken, name = names_in(table, key, without), operation.name
+    name = _free(names_in(table, key), operation)
+    if name is None:
+        raise name_clash(table, key, operation.name, verb)
+    return name
+
+
+def _free(taken: Collection[str], operation: Any) -> str | None:
+    name = str(operation.name)
     if name not in taken:
-        return str(name)
+        return name
     base = _keras.snake_case(type(operation).__name__)
     if not re.fullmatch(rf"{re.escape(base)}(_\d+)?", name):
-        raise name_clash(table, key, name, verb)
+        return None
     return counted(name, taken)
 
 
-def counted(name: str, taken: Iterable[str]) -> str:
+def counted(name: str, taken: Collection[str]) -> str:
     """Returns the name, with a number if it is taken."""
-    taken = set(taken)
     base, count = re.sub(r"_\d+$", "", name), 0
     while name in taken:
         count += 1
@@ -184,87 +174,137 @@ def add_call_of(
 
 
 def add_function(
-    table: Table,
-    key: int,
-    function: Callable[..., Any],
-    arguments: Any,
-    *,
-    verb: str,
-    parts: Mapping[int, int] | None = None,
-    without: Collection[int] = (),
+    table: Table, key: int, function: Callable[..., Any], arguments: Any, *, verb: str
 ) -> tuple[Table, list[Slot]]:
     """Returns the table with the calls that a function of tensors makes.
 
     It is called once, on symbolic tensors, and what it did is written down.
+    """
+    splicer = Splicer(table, key, verb=verb)
+    made = splicer.add(function, arguments)
+    return splicer.table(), made
+
+
+class Splicer:
+    """Adds what functions of tensors do to the calls of a model.
 
     Args:
         table: The table.
         key: The model.
-        function: The function.
-        arguments: What it is called with, `Slot`s in place of tensors.
         verb: What is being done, for messages.
-        parts: The keys of parts that operations stand for, by the operations' ids.
-        without: The numbers of calls that are on their way out: their names are free.
     """
-    parts = parts or {}
-    scope = table.scope_of(key)
-    tensors = {s: infer.detached(scope.tensor(s)) for s in slots_in(arguments)}
-    slots = {id(tensor): slot for slot, tensor in tensors.items()}
-    args, kwargs = put(arguments, tensors)
-    with (
-        _keras.unnoted_calls() as noted,
-        _keras.quiet_globals(),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        try:
-            outputs = keras.tree.flatten(function(*args, **kwargs))
-        except UsageError:
-            raise
-        except Exception as error:
-            shapes = ", ".join(str(tensor.shape) for tensor in tensors.values())
-            raise UsageError(
-                explain(
-                    f"`{verb}`: the function cannot be called there.",
-                    where=f"{table[key].name}, {function!r}",
-                    expected="a function that takes the tensors at that place",
-                    received=f"{shapes}: {infer.reason(error)}",
-                    fix="try the function on `keras.Input` tensors of these shapes",
-                )
-            ) from error
-        nodes = _keras.calls_behind(outputs, set(slots))
-        noted.extend(node.operation for node in nodes)
-    new_calls = []
-    for node in nodes:
-        known = parts.get(id(node.operation))
-        if known is None:
-            known = table.key_of(node.operation)
-        if known is None:
-            name = free_name(table, key, node.operation, verb=verb, without=without)
-            table, known = table.adding(node.operation, name=name)
-        call_arguments = keras.tree.map_structure(
-            lambda x: slots.get(id(x), x), _keras.call_arguments(node)
-        )
-        call = Call(known, call_arguments, tuple(node.outputs))
-        for i, tensor in enumerate(node.outputs):
-            slots[id(tensor)] = Slot(call.number, i)
-        new_calls.append(call)
-        # So that the next one finds this one's name taken.
-        scope = table.scope_of(key)
-        table = table.having(key, scope=scope.having([*scope.calls, call]))
-    for tensor in outputs:
-        if id(tensor) not in slots:
-            raise UsageError(
-                explain(
-                    f"`{verb}`: the function returned something that it did not make "
-                    "of the tensors it was given.",
-                    where=f"{table[key].name}, {function!r}",
-                    expected="symbolic tensors",
-                    received=f"{tensor!r}",
-                    fix="return what layers and `keras.ops` return",
-                )
+
+    def __init__(self, table: Table, key: int, *, verb: str) -> None:
+        self._before, self._key, self._verb = table, key, verb
+        self._parts = table.reader()
+        self._calls = dict(table.scope_of(key).by_number)
+        names = (table[call.part].name for call in self._calls.values())
+        self._names = collections.Counter(names)
+        # Tensors are known by their ids: they must stay.
+        self._alive: list[Any] = []
+
+    def table(self) -> Table:
+        """Returns the table with all that was added."""
+        table = dataclasses.replace(self._before, parts=self._parts.parts)
+        scope = table.scope_of(self._key).having(self._calls.values())
+        return table.having(self._key, scope=scope)
+
+    def tensor(self, slot: Slot) -> Any:
+        """Returns a symbolic tensor like the one in a slot."""
+        return self._calls[slot.call].outputs[slot.output]
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        arguments: Any,
+        *,
+        parts: Mapping[int, int] | None = None,
+        leaving: Iterable[int] = (),
+    ) -> list[Slot]:
+        """Adds the calls that a function makes, and returns what it returns.
+
+        Args:
+            function: The function.
+            arguments: What it is called with, `Slot`s in place of tensors.
+            parts: The keys of parts that operations stand for, by their ids.
+            leaving: The numbers of calls that it replaces: their names become free.
+        """
+        slots, outputs, nodes = self._traced(function, arguments)
+        for number in leaving:
+            name = self._before[self._calls[number].part].name
+            self._names[name] -= 1
+            if not self._names[name]:
+                del self._names[name]
+        for node in nodes:
+            part = (parts or {}).get(id(node.operation))
+            if part is None:
+                part = self._part(node.operation)
+            given = _keras.map_leaves(
+                lambda x: slots.get(id(x), x), _keras.call_arguments(node)
             )
-    return table, [slots[id(tensor)] for tensor in outputs]
+            call = Call(part, given, tuple(node.outputs))
+            for i, tensor in enumerate(node.outputs):
+                slots[id(tensor)] = Slot(call.number, i)
+            self._calls[call.number] = call
+            self._names[self._parts.parts[part].name] += 1
+        for tensor in outputs:
+            if id(tensor) not in slots:
+                raise UsageError(
+                    explain(
+                        f"`{self._verb}`: the function returned something that it did "
+                        "not make of the tensors it was given.",
+                        where=f"{self._before[self._key].name}, {function!r}",
+                        expected="symbolic tensors",
+                        received=f"{tensor!r}",
+                        fix="return what layers and `keras.ops` return",
+                    )
+                )
+        return [slots[id(tensor)] for tensor in outputs]
+
+    def _part(self, operation: Any) -> int:
+        known = self._parts.key_of(operation)
+        if known is not None:
+            return known
+        name = _free(self._names, operation)
+        if name is None:
+            raise name_clash(self._before, self._key, operation.name, self._verb)
+        key = self._parts.add(operation)
+        part = dataclasses.replace(self._parts.parts[key], name=name)
+        self._parts.parts[key] = part
+        return key
+
+    def _traced(
+        self, function: Callable[..., Any], arguments: Any
+    ) -> tuple[dict[int, Slot], list[Any], list[Any]]:
+        """Calls a function on tensors that belong to no graph."""
+        tensors = {s: infer.detached(self.tensor(s)) for s in slots_in(arguments)}
+        slots = {id(tensor): slot for slot, tensor in tensors.items()}
+        args, kwargs = put(arguments, tensors)
+        self._alive.append(tensors)
+        with (
+            _keras.unnoted_calls() as noted,
+            _keras.quiet_globals(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            try:
+                outputs = keras.tree.flatten(function(*args, **kwargs))
+            except UsageError:
+                raise
+            except Exception as error:
+                shapes = ", ".join(str(tensor.shape) for tensor in tensors.values())
+                raise UsageError(
+                    explain(
+                        f"`{self._verb}`: the function cannot be called there.",
+                        where=f"{self._before[self._key].name}, {function!r}",
+                        expected="a function that takes the tensors at that place",
+                        received=f"{shapes}: {infer.reason(error)}",
+                        fix="try the function on `keras.Input` tensors of these shapes",
+                    )
+                ) from error
+            nodes = _keras.calls_behind(outputs, set(slots))
+            noted.extend(node.operation for node in nodes)
+        return slots, outputs, nodes
 
 
 def lead(

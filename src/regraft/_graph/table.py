@@ -179,10 +179,14 @@ class Table:
 
     def adding(self, operation: Any, **about: Any) -> tuple[Table, int]:
         """Returns the table with one more part and those inside it, and its key."""
-        reader = _Reader(dict(self.parts), is_new=True)
+        reader = self.reader()
         key = reader.add(operation)
         table = dataclasses.replace(self, parts=reader.parts)
         return (table.having(key, **about) if about else table), key
+
+    def reader(self) -> Reader:
+        """Returns what lists new parts, besides a copy of those that are known."""
+        return Reader(dict(self.parts), is_new=True)
 
     def doubling(self, key: int) -> tuple[Table, int]:
         """Returns the table with a second one of a part, inside too, and its key."""
@@ -302,12 +306,12 @@ class Table:
 
 def read(model: Any) -> Table:
     """Reads the parts and calls of a model that has a graph."""
-    reader = _Reader({}, is_new=False)
+    reader = Reader({}, is_new=False)
     root = reader.add(model)
     return Table(reader.parts, root, read=dict(reader.parts))
 
 
-class _Reader:
+class Reader:
     """Lists operations and what is inside them, each once."""
 
     def __init__(self, parts: dict[int, Part], *, is_new: bool) -> None:
@@ -316,7 +320,12 @@ class _Reader:
         known = ((id(p.operation), k) for k, p in parts.items() if not p.group)
         self._keys = dict(known)
 
+    def key_of(self, operation: Any) -> int | None:
+        """Returns the key of an operation, if it is listed."""
+        return self._keys.get(id(operation))
+
     def add(self, operation: Any) -> int:
+        """Lists an operation and all inside it, and returns its key."""
         stack = [operation]
         waiting: set[int] = set()
         while stack:
