@@ -4,11 +4,12 @@ import contextlib
 import warnings
 
 import keras
-import numpy as np
 from keras.src.backend.common import global_state
 
 import regraft as rg
 from regraft._keras import all_layers
+
+from .models import numbers
 
 
 def bits(tensor):
@@ -69,7 +70,7 @@ def untouched(model, *new, counters=True):
 def shared_between(one, other):
     """What is mutable and in both models, as a comparison tells it."""
     found = rg.verify(one, other, False).differences
-    return [d for d in found if "shared" in str(d.why) or "share" in str(d)]
+    return [d for d in found if "shared" in d.why]
 
 
 def assert_alone(new, *others):
@@ -99,23 +100,42 @@ def assert_kept(model, new, *, but=()):
             assert after.get(path) == value, path
 
 
-def drawn(model, batch=2, seed=0):
-    """Inputs for a model."""
-    generator = np.random.default_rng(seed)
-
-    def draw(spec):
-        shape = tuple(n or (batch if i == 0 else 3) for i, n in enumerate(spec.shape))
-        if "int" in spec.dtype:
-            return generator.integers(0, 4, shape).astype(spec.dtype)
-        return generator.normal(size=shape).astype(spec.dtype)
-
-    return keras.tree.map_structure(draw, model._inputs_struct_or_shape())
-
-
 def answers(model, inputs):
     """The outputs of a model, with the same random numbers every time."""
     keras.utils.set_random_seed(4)
     return [bits(y) for y in keras.tree.flatten(model(inputs))]
+
+
+def assert_good(graph, model, folder=None, *new, **build):
+    """Builds a graph, checks all that must hold, and returns the model.
+
+    Args:
+        graph: The graph.
+        model: The model that was edited.
+        folder: Where to save the new model, if files can tell what it is.
+        *new: Layers that were put into it.
+        **build: How it is built.
+    """
+    assert graph.lint() == []
+    with untouched(model, *new):
+        made = graph.build(**build)
+        again = graph.build(**build)
+    assert rg.graph(made).lint() == []
+    assert_same_nodes(graph, rg.graph(made))
+    assert_alone(made, model, *new)
+    rg.verify(made, again, False).raise_if_different()
+    inputs = numbers(made)
+    found = answers(made, inputs)
+    if folder is not None:
+        assert answers(reloaded(made, folder), inputs) == found
+    return made
+
+
+def assert_same_nodes(graph, built):
+    """A graph promised what was built: paths, shapes, types and masks."""
+    found = {(n.path, n.call): n.outputs for n in built.walk()}
+    for node in graph.walk():
+        assert found[node.path, node.call] == node.outputs or not node.outputs
 
 
 def reloaded(model, folder):

@@ -125,7 +125,9 @@ class Assembly:
                 pairs.append((memo.get(id(old), old), self._ready(key, old)))
         if pairs:
             made = _transplant.exchange(made, pairs, part.operation)
-        for name, value in part.changes.items():
+        # Each model gets values of its own, which may be objects with a state.
+        values = Walk(list(part.changes.values())).run()
+        for name, value in zip(part.changes, values, strict=True):
             if self._is_trial and touches_variables(made, name):
                 continue
             self.given |= set_attribute(made, name, value)
@@ -183,8 +185,9 @@ def owner_of(layer: Any, name: str) -> tuple[Any, str]:
 def touches_variables(layer: Any, name: str) -> bool:
     """Tells whether setting an attribute changes the layer's variables."""
     owner, last = owner_of(layer, name)
-    return last == "trainable" or isinstance(
-        getattr(owner, last, None), _keras.Variable
+    concerned = owner, getattr(owner, last, None)
+    return last == "trainable" or any(
+        isinstance(each, _keras.Variable) for each in concerned
     )
 
 

@@ -111,7 +111,8 @@ def remove(table: Table, places: Sequence[Place], keep: Any) -> Table:
     """
     refuse_inputs(table, places, "remove", "choose the inputs with `inputs(...)`")
     left = []
-    for place in by_part(places):
+    # The last first: what stays must not be tried with what goes.
+    for place in reversed(by_part(places)):
         if place.scope is None:
             table = _replace_held_by_nothing(table, place)
         else:
@@ -137,17 +138,6 @@ def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
         slots = list(dict.fromkeys(call.slots))
         if len(slots) > 1 and keep is not None:
             slots = [slots[_kept(table, place, slots, keep)]]
-        if not slots:
-            raise UsageError(
-                explain(
-                    "`remove`: nothing is left where this layer's result was used.",
-                    where=place.path,
-                    expected="a layer that is given a tensor, which takes the place "
-                    "of its result",
-                    received="a layer that is given none",
-                    fix="replace it, or choose other outputs with `outputs(...)`",
-                )
-            )
         if len(slots) > 1:
             return None
         for i in range(len(call.outputs)):

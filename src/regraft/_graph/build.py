@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from .. import _keras, _naming, _transplant
-from .._errors import ClassChangedWarning, EditNotSavedWarning, UsageError, explain
+from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
 from .._rename import rename_layer
 from .._walk import without_collector
 from . import fitting, optimizers
@@ -58,6 +58,7 @@ class Build:
         try:
             new = self._assembly.operation(table.root)
             self._fitting.raise_if_refused(table[table.root].name)
+            self._rename_outputs()
             self._let_optimizers_follow()
             self._say_what_files_lose()
         except BaseException:
@@ -157,6 +158,21 @@ class Build:
             _keras.rename_outputs(new, {a: b for a, b in names if a != b})
         _keras.derive_state(new)
         self._trained.append((new, walk.optimizers))
+
+    def _rename_outputs(self) -> None:
+        """Follows new names in models that were copied as they are."""
+        for key in self._table.reached:
+            scope, before = self._table[key].scope, self._table.read.get(key)
+            if scope is None or before is None or key in self._table.changed:
+                continue
+            names = {}
+            for slot in slots_in(scope.outputs):
+                inside = scope.by_number[slot.call].part
+                old, name = self._table.read[inside].name, self._table[inside].name
+                names.update({old: name} if old != name else {})
+            new = self._assembly.operation(key)
+            for model in {id(m): m for m in (_keras.inner_graph(new), new)}.values():
+                _keras.rename_outputs(model, names)
 
     def _let_optimizers_follow(self) -> None:
         """Does so at the end, when all variables have their names."""
@@ -411,19 +427,5 @@ def build(
         if part.scope is not None:
             scope = part.scope.used()
             table = table if scope is part.scope else table.having(key, scope=scope)
-    _check_outputs(table)
     with without_collector(), _keras.quiet_globals():
         return Build(table, mismatch=mismatch, compiled=compiled).run()
-
-
-def _check_outputs(table: Table) -> None:
-    if not slots_in(table.scope.outputs):
-        raise UsageError(
-            explain(
-                "A model needs an output.",
-                where=table[table.root].name,
-                expected="at least one output",
-                received="none",
-                fix="choose outputs with `outputs(...)`",
-            )
-        )

@@ -59,6 +59,7 @@ def structure(
 def choose_outputs(table: Table, struct: Any) -> Table:
     """Makes tensors of a model, at any depth, its outputs."""
     table, outputs = _find_all(table, struct, "outputs")
+    _check_some(table, outputs, "output")
     scope = table.scope.having(table.scope.calls, outputs=outputs)
     return table.having(table.root, scope=scope.used())
 
@@ -70,6 +71,7 @@ def extract(table: Table, inputs: Any, outputs: Any) -> Table:
     wanted = {name: ends for name, ends in wanted.items() if ends is not None}
     table, found = _find_all(table, wanted, "extract")
     ends, given = found.get("outputs", table.scope.outputs), found.get("inputs")
+    _check_some(table, ends, "output")
     scope = table.scope.having(table.scope.calls, outputs=ends)
     table = table.having(table.root, scope=scope)
     if given is not None:
@@ -86,6 +88,19 @@ def extract(table: Table, inputs: Any, outputs: Any) -> Table:
     return dataclasses.replace(table, parts={**table.parts, table.root: part})
 
 
+def _check_some(table: Table, struct: Any, what: str) -> None:
+    if not slots_in(struct):
+        raise UsageError(
+            explain(
+                f"A model needs an {what}.",
+                where=table[table.root].name,
+                expected=f"at least one {what}",
+                received="none",
+                fix=f"name a layer, for example {table[table.scope.calls[-1].part].name!r}",
+            )
+        )
+
+
 def _needed(scope: Scope) -> set[int]:
     found = {slot.call for slot in slots_in(scope.outputs)}
     for call in reversed(scope.calls):
@@ -96,6 +111,7 @@ def _needed(scope: Scope) -> set[int]:
 
 def _begin_at(table: Table, struct: Any, verb: str) -> Table:
     """Makes tensors of a model its inputs."""
+    _check_some(table, struct, "input")
     root = table.root
     moved: dict[Slot, Slot] = {}
     for slot in slots_in(struct):

@@ -119,7 +119,8 @@ def _exchange(
     for scope in _scopes_calling(table, key):
         if name != old.name:
             name = _name_in_place(table, scope, key, new, verb)
-    table, added = table.adding(new)
+    # What is wrapped at one call only is a part that others do not call.
+    table, added = table.adding(new, inside={id(old.operation): aside})
     parts = dict(table.parts)
     part = parts.pop(added)
     source = old.operation if transfer else None

@@ -101,6 +101,8 @@ def _outputs(
         warnings.simplefilter("ignore")
         try:
             return table, keras.tree.flatten(_try(table, call.part, args, kwargs))
+        except UsageError:
+            raise
         except Exception as error:
             shapes = ", ".join(str(x.shape) for x in specs.values()) or "nothing"
             raise UsageError(

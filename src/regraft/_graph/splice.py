@@ -289,8 +289,6 @@ class Splicer:
             warnings.simplefilter("ignore")
             try:
                 outputs = keras.tree.flatten(function(*args, **kwargs))
-            except UsageError:
-                raise
             except Exception as error:
                 shapes = ", ".join(str(tensor.shape) for tensor in tensors.values())
                 raise UsageError(

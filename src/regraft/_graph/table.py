@@ -177,16 +177,28 @@ class Table:
         """Returns the table with one more thing to say."""
         return dataclasses.replace(self, notes=(*self.notes, note))
 
-    def adding(self, operation: Any, **about: Any) -> tuple[Table, int]:
-        """Returns the table with one more part and those inside it, and its key."""
-        reader = self.reader()
+    def adding(
+        self, operation: Any, *, inside: Mapping[int, int] | None = None, **about: Any
+    ) -> tuple[Table, int]:
+        """Returns the table with one more part and those inside it, and its key.
+
+        Args:
+            operation: What it is a copy of.
+            inside: For the ids of operations inside it the parts that they are.
+            **about: What is to be said of the part.
+        """
+        reader = self.reader(inside)
         key = reader.add(operation)
         table = dataclasses.replace(self, parts=reader.parts)
         return (table.having(key, **about) if about else table), key
 
-    def reader(self) -> Reader:
-        """Returns what lists new parts, besides a copy of those that are known."""
-        return Reader(dict(self.parts), is_new=True)
+    def reader(self, inside: Mapping[int, int] | None = None) -> Reader:
+        """Returns what lists new parts, besides a copy of those that are known.
+
+        Args:
+            inside: For the ids of operations the parts that they are.
+        """
+        return Reader(dict(self.parts), is_new=True, inside=inside)
 
     def doubling(self, key: int) -> tuple[Table, int]:
         """Returns the table with a second one of a part, inside too, and its key."""
@@ -314,11 +326,17 @@ def read(model: Any) -> Table:
 class Reader:
     """Lists operations and what is inside them, each once."""
 
-    def __init__(self, parts: dict[int, Part], *, is_new: bool) -> None:
+    def __init__(
+        self,
+        parts: dict[int, Part],
+        *,
+        is_new: bool,
+        inside: Mapping[int, int] | None = None,
+    ) -> None:
         self.parts = parts
         self._is_new = is_new
         known = ((id(p.operation), k) for k, p in parts.items() if not p.group)
-        self._keys = dict(known)
+        self._keys = {**dict(known), **(inside or {})}
 
     def key_of(self, operation: Any) -> int | None:
         """Returns the key of an operation, if it is listed."""

@@ -1,0 +1,131 @@
+"""set: attributes, as if the layers had been made with them."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import regraft as rg
+
+from . import models
+from .checks import answers, assert_good, bits, values
+
+
+def test_what_was_asked_for(tmp_path):
+    model = models.trained(models.branched())
+    graph = rg.graph(model).set("a", activation="gelu").set("bn", trainable=False)
+    assert dict(graph["bn"].changes) == {"trainable": "False"}
+    made = assert_good(graph, model, tmp_path)
+    assert made.get_layer("a").activation is keras.activations.gelu
+    assert model.get_layer("a").activation is keras.activations.relu
+    assert not made.get_layer("bn").trainable
+    assert values(made) == values(model)
+    assert len(made.optimizer.variables) == len(model.optimizer.variables) - 4
+    models.step(made)
+
+
+def test_rates_and_what_follows_from_them():
+    model = models.nested()
+    graph = rg.graph(model).set("attention", dropout=0.4)
+    made = assert_good(graph, model)
+    inside = rg.graph(made).find("attention/dropout*").one()
+    assert inside.layer.rate == 0.4
+    assert values(made) == values(model)
+
+
+def test_all_that_match(tmp_path):
+    model = models.branched()
+    made = assert_good(
+        rg.graph(model).set(layers.Dense, trainable=False), model, tmp_path
+    )
+    assert {v.path for v in made.trainable_variables} == {"bn/gamma", "bn/beta"}
+
+
+def test_regularizers_reach_the_variables(tmp_path):
+    model = models.branched()
+    graph = rg.graph(model).set("a", kernel_regularizer=keras.regularizers.L2(0.5))
+    made = assert_good(graph, model, tmp_path)
+    [loss] = made.losses
+    kernel = ops.convert_to_numpy(model.get_layer("a").kernel)
+    assert abs(float(loss) - 0.5 * (kernel**2).sum()) < 1e-4
+
+
+def test_the_value_of_a_variable():
+    model = models.branched()
+    made = assert_good(rg.graph(model).set("b", bias=np.arange(6.0)), model)
+    assert ops.convert_to_numpy(made.get_layer("b").bias).tolist() == [*range(6)]
+    assert [f.path for f in rg.lineage(made).of("given")] == ["b/bias"]
+
+
+def test_sizes_are_a_matter_of_mismatch():
+    model = models.chain()
+    graph = rg.graph(model).set("a", units=6)
+    assert graph["a"].outputs[0].shape == (None, 6)
+    with pytest.raises(rg.MismatchError) as error:
+        graph.build()
+    for line in ("a/kernel (4, 4) -> (4, 6)", "a/bias (4,) -> (6,)"):
+        assert line in str(error.value)
+    made = assert_good(graph, model, mismatch="fit")
+    assert {f.what for f in rg.lineage(made)} == {"fitted", "copied"}
+
+
+def test_at_one_call(tmp_path):
+    model = models.in_a_row()
+    graph = rg.graph(model).set("shared", activation="tanh", call=-1)
+    made = assert_good(graph, model, tmp_path)
+    assert "call -1 has a layer of its own, shared_1" in graph.notes[0]
+    assert bits(made.get_layer("shared_1").kernel) == values(model)["shared/kernel"]
+    assert bits(made.get_layer("shared").kernel) == values(model)["shared/kernel"]
+    shared, x = model.get_layer("shared"), models.numbers(model)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(made(x)),
+        ops.convert_to_numpy(ops.tanh(shared(shared(shared(x))))),
+        atol=1e-6,
+    )
+
+
+class Bare(layers.Layer):
+    """Says nothing of its arguments in a configuration."""
+
+    def __init__(self, units, act, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = layers.Dense(units, name="inner")
+        self.act, self.factor = act, 2.0
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, x):
+        return self.act(self.inner(x)) * self.factor
+
+
+def test_layers_without_a_configuration():
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, Bare(3, keras.activations.relu, name="bare")(x))
+    graph = rg.graph(model).set("bare", factor=3.0, act="tanh")
+    made = assert_good(graph, model)
+    assert made.get_layer("bare").factor == 3.0
+    assert made.get_layer("bare").act is keras.activations.tanh
+    with pytest.warns(rg.EditNotSavedWarning, match="files will not tell"):
+        made = rg.graph(model).set("bare/inner", activation="relu").build()
+    assert made.get_layer("bare").inner.activation is keras.activations.relu
+    assert values(made) == values(model)
+
+
+def test_a_setting_can_be_taken_back():
+    model = models.trained(models.branched())
+    graph = rg.graph(model).set("a", activation="tanh", trainable=False)
+    graph = graph.set("a", activation="relu").set("a", trainable=True)
+    made = graph.build()
+    rg.verify(model, made, False).raise_if_different()
+    inputs = models.numbers(model)
+    assert answers(made, inputs) == answers(model, inputs)
+
+
+def test_settings_add_up():
+    model = models.branched()
+    graph = rg.graph(model).set("b", activation="tanh").set("b", use_bias=True)
+    graph = graph.set("b", bias_regularizer="l2")
+    made = assert_good(graph, model)
+    assert made.get_layer("b").activation is keras.activations.tanh
+    assert made.get_layer("b").bias_regularizer is not None
