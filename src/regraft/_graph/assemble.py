@@ -47,6 +47,8 @@ class Assembly:
         self._make_model = make_model
         self._rules = rules
         self._made: dict[int, Any] = {}
+        # The keys of parts that hold layers which were edited.
+        self.edited: set[int] = set()
         # The ids of variables that were given values.
         self.given: set[int] = set()
 
@@ -104,7 +106,7 @@ class Assembly:
                 assert self._make_model is not None
                 made = self._make_model(key)
             else:
-                made = self._changed(self.memo_of(key)[id(part.operation)], part)
+                made = self._changed(self.memo_of(key)[id(part.operation)], key)
             self._made[key] = made
         return self._made[key]
 
@@ -116,14 +118,18 @@ class Assembly:
         """Returns the operations that were made so far, by key."""
         return dict(self._made)
 
-    def _changed(self, made: Any, part: Part) -> Any:
+    def _changed(self, made: Any, key: int) -> Any:
         """Exchanges the layers inside a copy, and sets its attributes."""
-        pairs = []
-        for old, key in zip(_held(part.operation), part.held, strict=True):
-            if key in self.table.changed:
-                memo = self.memos[part.group]
-                pairs.append((memo.get(id(old), old), self._ready(key, old)))
+        part, memo, pairs = self.table[key], self.memo_of(key), []
+        for old, inside in zip(_held(part.operation), part.held, strict=True):
+            if inside in self.table.changed:
+                copied, new = memo.get(id(old), old), self._ready(inside, old)
+                if new is not copied:
+                    pairs.append((copied, new))
+                elif inside in self.edited or self.table[inside].changes:
+                    self.edited.add(key)
         if pairs:
+            self.edited.add(key)
             made = _transplant.exchange(made, pairs, part.operation)
         # Each model gets values of its own, which may be objects with a state.
         values = Walk(list(part.changes.values())).run()

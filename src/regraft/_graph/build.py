@@ -140,7 +140,6 @@ class Build:
             self._finish(model, new, graph, walk)
             return new
         self._say_class(new, part, type(model).__name__)
-        _keras.derive_state(new)
         _keras.move_compile_state(new, graph)
         if not model.trainable:
             graph.trainable = False
@@ -244,10 +243,7 @@ class Build:
     def _say_what_files_lose(self) -> None:
         """Warns of layers whose edited insides a saved file would not have."""
         for key, made in self._assembly.made().items():
-            held = self._table[key].held
-            if not any(inside in self._table.changed for inside in held):
-                continue
-            if survives_files(made):
+            if key not in self._assembly.edited or survives_files(made):
                 continue
             name = self._table[key].name
             self._notes.append(f"{name} was edited inside; files do not tell.")

@@ -36,14 +36,18 @@ def follow(
         before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
         if not _are_its_own(old, new, wanted):
             state = _keras.slots_by_attribute(new)
-            moved.append((new, before, state, _keras.iterations(new)))
+            own = _keras.state_by_attribute(new)
+            moved.append((new, before, state, own, _keras.iterations(new)))
         else:
             _rename(old, new, counterparts)
-    for new, _, _, _ in moved:
+    for new, *_ in moved:
         _keras.unbuild_optimizer(new)
-    _build([new for new, _, _, _ in moved], wanted)
-    for new, before, state, iterations in moved:
+    _build([new for new, *_ in moved], wanted)
+    for new, before, state, own, iterations in moved:
         _keras.set_iterations(new, iterations)
+        for name, variable in _keras.state_by_attribute(new).items():
+            if name in own:
+                variable.assign(own[name].value)
         fresh = _keras.slots_by_attribute(new)
         position = {id(v): i for i, v in enumerate(before) if v is not None}
         for name, slots in fresh.items():

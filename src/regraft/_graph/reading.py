@@ -138,8 +138,8 @@ class Graph(Verbs):
             node = self[end]
         elif isinstance(end, Ref):
             return self[end].place, end.output
-        elif isinstance(end, Node):
-            node = end
+        elif isinstance(end, Node):  # Perhaps of another graph of the model.
+            node = self[Ref(end.path, end.call)]
         else:
             return end
         if len(node.outputs) != 1:

@@ -243,6 +243,13 @@ def slots_by_attribute(optimizer: Any) -> dict[str, list[Any]]:
     return found
 
 
+def state_by_attribute(optimizer: Any) -> dict[str, Any]:
+    """Returns the variables that an optimizer keeps for itself, by attribute."""
+    kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
+    found = vars(optimizer).items()
+    return {n: v for n, v in found if isinstance(v, Variable) and id(v) not in kept}
+
+
 # All variables of an optimizer, whatever they are for.
 _NO_SLOTS = ("_variables",)
 

@@ -1,0 +1,307 @@
+"""build, plan and lineage: weights, classes, optimizers, what is called again."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import regraft as rg
+
+from . import models
+from .checks import answers, assert_alone, assert_good, assert_kept, bits, values
+
+
+def slots(model, *, but=()):
+    """What an optimizer keeps for variables, by name, but for some variables."""
+    return {
+        v.path: bits(v)
+        for v in model.optimizer.variables
+        if not v.name.startswith(tuple(but))
+    }
+
+
+# --- mismatches -----------------------------------------------------------------------
+
+
+def wider(model):
+    graph = rg.graph(model).remove("add", keep="relu")
+    return graph.replace("b", layers.Dense(7, name="b"))
+
+
+def test_every_variable_that_does_not_fit_is_listed():
+    model = models.branched()
+    graph = rg.graph(model).remove("add", keep="relu").set("a", units=9)
+    with pytest.raises(rg.MismatchError) as error:
+        graph.build()
+    text = str(error.value)
+    assert "where: net" in text
+    for line in (
+        "a/kernel (8, 6) -> (8, 9)",
+        "a/bias (6,) -> (9,)",
+        "bn/gamma (6,) -> (9,)",
+        "bn/moving_mean (6,) -> (9,)",
+        "b/kernel (6, 6) -> (9, 6)",
+    ):
+        assert line in text
+    assert 'mismatch="fit"' in text
+
+
+def test_fresh_fit_and_a_function():
+    model = models.branched()
+    graph, old = wider(model), bits(model.get_layer("head").kernel)
+    made = assert_good(graph, model, mismatch="fresh")
+    [fate] = [f for f in rg.lineage(made) if f.path == "head/kernel"]
+    assert (fate.what, fate.old_shape, fate.new_shape) == ("fresh", (6, 3), (7, 3))
+    made = assert_good(graph, model, mismatch="fit")
+    kernel = keras.ops.convert_to_numpy(made.get_layer("head").kernel)
+    assert bits(kernel[:6]) == old
+    asked = []
+
+    def ones(path, before, drawn):
+        asked.append((path, before.shape, drawn.shape))
+        return np.ones_like(drawn)
+
+    made = graph.build(mismatch=ones)
+    assert asked == [("head/kernel", (6, 3), (7, 3))]
+    kernel = keras.ops.convert_to_numpy(made.get_layer("head").kernel)
+    assert (kernel == 1).all()
+    assert rg.lineage(made).of("fitted")[0].path == "head/kernel"
+
+
+def test_a_plan_tells_beforehand():
+    model = models.branched()
+    graph = wider(model)
+    plan = graph.plan()
+    made = graph.build(mismatch="fit")
+    assert plan == rg.lineage(made)
+    assert str(plan).splitlines()[0] == "7 copied, 2 fresh, 1 fitted, 2 dropped"
+    assert "fitted   head/kernel (7, 3), was (6, 3)" in str(plan)
+    assert len(plan) == len(list(plan)) == 12
+    assert plan[0].what == "copied"
+    assert [f.path for f in plan.of("dropped")] == ["b/kernel", "b/bias"]
+
+
+# --- what is called again -------------------------------------------------------------
+
+
+class Counted(layers.Layer):
+    """Counts how often it is called."""
+
+    count = 0
+
+    def __call__(self, x):
+        Counted.count += 1
+        return super().__call__(x)
+
+    def call(self, x):
+        return x + 1.0
+
+
+def test_only_what_comes_after_a_change_is_called_again():
+    x = keras.Input((4,), name="x")
+    h = x
+    for i in range(8):
+        h = Counted(name=f"c{i}")(h)
+    model = keras.Model(x, h)
+    graph = rg.graph(model).insert(layers.ReLU(name="new"), after="c5")
+    Counted.count = 0
+    graph.build()
+    assert Counted.count == 2
+    Counted.count = 0
+    rg.graph(model).build()
+    rg.graph(model).rename("c1", "one").build()
+    assert Counted.count == 0
+
+
+# --- classes --------------------------------------------------------------------------
+
+
+class Kept(keras.Model):
+    """Has a constructor like that of a functional model."""
+
+    def double(self, x):
+        return 2 * self(x)
+
+
+class Lost(keras.Model):
+    """Makes its own graph: a file of an edited one could not be loaded."""
+
+    def __init__(self, units=3):
+        x = keras.Input((4,), name="x")
+        head = layers.Dense(units, name="head")
+        super().__init__(x, head(layers.Dense(4, name="a")(x)), name="lost")
+        self.head = head
+
+
+def test_a_class_is_kept_where_files_can_tell():
+    x = keras.Input((4,), name="x")
+    model = Kept(x, layers.Dense(4, name="a")(x), name="kept")
+    made = assert_good(rg.graph(model).append(layers.ReLU(name="r")), model)
+    assert type(made) is Kept
+    assert made.double(models.numbers(model)).shape == (2, 4)
+    lost = Lost()
+    with pytest.warns(rg.ClassChangedWarning, match="cannot be a Lost any more"):
+        made = rg.graph(lost).append(layers.ReLU(name="r")).build()
+    assert type(made).__name__ == "Functional"
+    assert made.head is made.get_layer("head")
+    assert type(rg.graph(lost).build()) is Lost
+
+
+def test_attributes_follow_layers():
+    with pytest.warns(rg.ClassChangedWarning):
+        made = rg.graph(Lost()).replace("head", layers.Dense(3, name="new")).build()
+    assert made.head is made.get_layer("new")
+    with pytest.warns(rg.ClassChangedWarning):
+        made = rg.graph(Lost()).remove("head").build()
+    assert made.head is None
+
+
+# --- compile --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "adam",
+        "adafactor",
+        lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
+        lambda: keras.optimizers.Adam(use_ema=True),
+    ],
+)
+def test_slots_stay_with_their_variables(optimizer):
+    made_by = optimizer() if callable(optimizer) else optimizer
+    model = models.trained(models.branched(), made_by)
+    graph = rg.graph(model).remove("bn").insert(layers.Dense(6, name="n"), after="a")
+    made = assert_good(graph, model)
+    # A wrapper's own names have its name before the slot's.
+    before, after = slots(model), slots(made)
+    gone = ("/bn_", "beta", "gamma")
+    kept = {p: v for p, v in before.items() if not any(x in p for x in gone)}
+    assert kept.items() <= after.items()
+    models.step(made)
+    assert_alone(made, model)
+
+
+def test_a_layer_in_front_of_others_moves_no_slots():
+    model = models.trained(models.branched())
+    graph = rg.graph(model).insert(layers.Dense(8, name="n"), before="a")
+    made = assert_good(graph, model)
+    assert slots(model).items() <= slots(made).items()
+    assert int(made.optimizer.iterations) == 1
+
+
+def test_slots_of_fitted_variables_start_anew():
+    model = models.trained(models.branched())
+    made = wider(model).build(mismatch="fit")
+    but = ("b_", "head_kernel")
+    assert slots(model, but=but).items() <= slots(made).items()
+    shapes = {v.name: tuple(v.shape) for v in made.optimizer.variables}
+    assert shapes["head_kernel_momentum"] == (7, 3)
+    models.step(made)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_compiled(edited):
+    model = models.trained(models.branched(), metrics=["mae"])
+    graph = rg.graph(model)
+    if edited:
+        graph = graph.append(layers.ReLU(name="r"))
+    assert not graph.build(compiled="drop").compiled
+    fresh = graph.build(compiled="fresh")
+    assert fresh.compiled
+    assert int(fresh.optimizer.iterations) == 0
+    fresh_slots = {v.path for v in fresh.optimizer.variables}
+    assert fresh_slots == {v.path for v in model.optimizer.variables}
+    assert all(
+        not keras.ops.convert_to_numpy(v).any()
+        for v in fresh.optimizer.variables
+        if "momentum" in v.path or "velocity" in v.path
+    )
+    copied = graph.build()
+    assert int(copied.optimizer.iterations) == 1
+    assert len(models.step(copied)) == 2
+
+
+def test_training_goes_on_as_if_nothing_had_happened():
+    model = models.trained(models.branched())
+    made = rg.graph(model).insert(layers.Identity(name="same"), after="b").build()
+    assert models.step(made) == models.step(model)
+    assert values(made) == values(model)
+    assert slots(made) == slots(model)
+
+
+# --- what else there is ---------------------------------------------------------------
+
+
+def test_two_builds_are_independent():
+    model = models.trained(models.branched())
+    graph = rg.graph(model).append(layers.Dense(2, name="n"))
+    one, other = graph.build(), graph.build()
+    assert_alone(one, other, model)
+    before = values(other)
+    models.step(one)
+    assert values(other) == before
+
+
+class Tied(layers.Layer):
+    """Multiplies with the kernel of another layer."""
+
+    def __init__(self, kernel, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel = kernel
+
+    def call(self, x):
+        return keras.ops.matmul(x, keras.ops.transpose(self.kernel))
+
+
+def test_ties_and_frozen_layers():
+    x = keras.Input((4,), name="x")
+    first = layers.Dense(4, name="first")
+    h = layers.Dense(4, name="frozen", trainable=False)(first(x))
+    model = keras.Model(x, Tied(first.kernel, name="tied")(h))
+    graph = rg.graph(model).insert(layers.ReLU(name="r"), before="tied")
+    made = assert_good(graph, model)
+    assert made.get_layer("tied").kernel is made.get_layer("first").kernel
+    assert not made.get_layer("frozen").trainable
+    assert len(made.trainable_variables) == len(model.trainable_variables)
+
+
+def test_state_of_all_kinds(tmp_path):
+    norm = layers.Normalization(name="norm")
+    norm.adapt(np.random.default_rng(0).normal(3, 2, (9, 4)).astype("float32"))
+    x = keras.Input((3, 4), batch_size=2, name="x")
+    h = layers.LSTM(3, stateful=True, name="lstm")(norm(x))
+    h = layers.Dense(3, name="lora")(layers.Dropout(0.5, seed=1, name="drop")(h))
+    model = keras.Model(x, h, name="states")
+    model.get_layer("lora").enable_lora(2)
+    model(models.numbers(model))
+    model(models.numbers(model), training=True)
+    graph = rg.graph(model).insert(layers.Identity(name="i"), before="lstm")
+    made = graph.insert(layers.Identity(name="j"), before="lora").build()
+    assert values(made) == values(model)
+    states = [bits(v) for v in made.get_layer("lstm").states]
+    assert states == [bits(v) for v in model.get_layer("lstm").states]
+    x = models.numbers(model)
+    assert answers(made, x) == answers(model, x)
+
+
+def test_mixed_precision_and_optional_inputs():
+    x = keras.Input((4,), name="x")
+    maybe = keras.Input((4,), optional=True, name="maybe")
+
+    class Plus(layers.Layer):
+        def call(self, x, other=None):
+            return x if other is None else x + other
+
+    h = Plus(name="plus")(layers.Dense(4, dtype="mixed_bfloat16", name="d")(x), maybe)
+    model = keras.Model([x, maybe], h, name="optional")
+    made = rg.graph(model).insert(layers.ReLU(name="r"), after="d").build()
+    assert made.get_layer("d").dtype_policy.name == "mixed_bfloat16"
+    assert_kept(model, made)
+    assert answers(made, [np.ones((2, 4), "float32"), None])
+
+
+def test_nothing_is_known_of_other_models():
+    with pytest.raises(rg.UsageError, match="Nothing is known of where this model"):
+        rg.lineage(models.branched())

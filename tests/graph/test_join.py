@@ -1,0 +1,96 @@
+"""join."""
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+import regraft as rg
+
+from . import models
+from .checks import answers, assert_alone, bits, untouched, values
+
+
+def net(name, units=3, inside="dense"):
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, layers.Dense(units, name=inside)(x), name=name)
+
+
+def built(graph, *parts):
+    assert graph.lint() == []
+    with untouched(parts[0], *parts[1:]):
+        made = graph.build()
+    assert_alone(made, *parts)
+    return made
+
+
+def test_a_chain():
+    first, second = net("first", units=4), net("second")
+    made = built(rg.join(first, second), first, second)
+    x = models.numbers(first)
+    assert answers(made, x) == [bits(second(first(x)))]
+    assert [x.name for x in made.layers][1:] == ["first", "second"]
+    assert {f.what for f in rg.lineage(made)} == {"copied"}
+
+
+def test_names_do_not_clash(tmp_path):
+    one, other = net("net", units=4), net("net")
+    made = built(rg.join(one, other, name="both"), one, other)
+    assert made.name == "both"
+    assert [x.name for x in made.layers][1:] == ["net", "net_1"]
+    path = tmp_path / "m.keras"
+    made.save(path)
+    x = models.numbers(one)
+    assert answers(keras.saving.load_model(path), x) == answers(made, x)
+
+
+def test_in_parallel():
+    one, other = net("one"), net("other", units=2)
+    made = built(rg.join(one, other, how="parallel"), one, other)
+    x = models.numbers(one)
+    assert answers(made, x) == [bits(one(x)), bits(other(x))]
+    made = built(rg.join(one, other, how="parallel", share_inputs=False), one, other)
+    assert len(made.inputs) == 2
+
+
+def test_with_a_merge():
+    one, other, merge = net("one"), net("other"), layers.Average(name="mean")
+    made = built(rg.join(one, other, merge=merge), one, other, merge)
+    x = models.numbers(one)
+    assert answers(made, x) == [bits(layers.Average()([one(x), other(x)]))]
+    made = rg.join(one, other, merge=layers.Concatenate()).build()
+    assert made.output_shape == (None, 6)
+
+
+def test_a_model_twice_is_one_model():
+    one = net("one", units=4)
+    made = built(rg.join(one, one), one)
+    assert values(made) == values(one)
+    x = models.numbers(one)
+    assert answers(made, x) == [bits(one(one(x)))]
+
+
+def test_graphs_that_were_edited():
+    one, other = net("one"), net("other")
+    left = rg.graph(one).append(layers.Dense(4, name="more"))
+    graph = rg.join(left, other).prefix("p_")
+    made = graph.build()
+    assert made.output_shape == (None, 3)
+    assert "p_one/p_more" in graph
+    kernel = ops.convert_to_numpy(one.get_layer("dense").kernel)
+    inside = made.get_layer("p_one").get_layer("p_dense")
+    assert np.array_equal(ops.convert_to_numpy(inside.kernel), kernel)
+
+
+def test_several_ends():
+    one, other = models.two_ends(), net("other", units=2)
+    made = rg.join(rg.graph(one).outputs("o").append(layers.Dense(4)), other).build()
+    assert made.output_shape == (None, 2)
+    assert len(made.inputs) == 2
+    assert models.trained(made).optimizer.built
+
+
+def test_joined_models_are_edited_inside():
+    one, other = net("one", units=4), net("other")
+    graph = rg.join(one, other).insert(layers.Dense(4, name="new"), after="one/dense")
+    made = built(graph, one, other)
+    assert "one/new" in rg.graph(made)
