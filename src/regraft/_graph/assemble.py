@@ -6,11 +6,8 @@ shared. What holds a part that was exchanged is then put around the new one.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-import keras
 
 from .. import _keras, _transplant
 from .._errors import UsageError, explain
@@ -173,10 +170,7 @@ def _build_like(new: Any, old: Any) -> None:
                 fix="call `build(shape)` on the new layer first",
             )
         )
-    around = _keras.path_of_layer(old).rpartition("/")[0] or old.name
-    with contextlib.ExitStack() as scopes:
-        for name in around.split("/"):
-            scopes.enter_context(keras.name_scope(name))
+    with _keras.scope_around(old):
         new.build_from_config(shapes)
 
 

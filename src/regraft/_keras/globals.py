@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import keras
@@ -31,20 +30,6 @@ class quiet_globals:
         random.setstate(self._random)
         for name, value in self._saved.items():
             global_state.set_global_attribute(name, value)
-
-
-class room_to_recurse:
-    """A context in which Keras may follow a graph of so many calls, by recursion."""
-
-    def __init__(self, calls: int) -> None:
-        self._limit = 1000 + 10 * calls
-
-    def __enter__(self) -> None:
-        self._before = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(self._before, self._limit))
-
-    def __exit__(self, *_: object) -> None:
-        sys.setrecursionlimit(self._before)
 
 
 def global_seed_generator() -> Any:

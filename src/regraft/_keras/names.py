@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import keras
 from keras.src.utils.naming import to_snake_case
 
 from .classes import InputLayer
@@ -27,6 +30,15 @@ def set_name(operation: Any, name: str) -> None:
 def path_of_layer(operation: Any) -> str:
     """Returns the path under which a layer was built, or nothing."""
     return vars(operation).get("_path") or ""
+
+
+@contextlib.contextmanager
+def scope_around(operation: Any) -> Iterator[None]:
+    """Lets what is built inside have paths like those of a layer."""
+    with contextlib.ExitStack() as scopes:
+        for name in path_of_layer(operation).split("/")[:-1]:
+            scopes.enter_context(keras.name_scope(name))
+        yield
 
 
 def move_paths(operation: Any, moved: Any) -> None:

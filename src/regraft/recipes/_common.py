@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -84,15 +83,13 @@ def remade(
     Returns:
         The new layer, built.
     """
-    made = {**layer.get_config(), **config}
+    made = {**_unbuilt(layer.get_config()), **config}
     for name in ("activation", "recurrent_activation"):
         if name in made and callable(getattr(layer, name, None)):
             # As it is: not every function can be found again by its name.
             made[name] = getattr(layer, name)
     new = type(layer).from_config(made)
-    around = _keras.path_of_layer(layer).rpartition("/")[0]
-    # So that its variables have the paths of the old ones.
-    with keras.name_scope(around) if around else contextlib.nullcontext():
+    with _keras.scope_around(layer):
         new.build(shape)
     old = {} if layer.built is False else _by_order(layer.variables)
     for key, variable in _by_order(new.variables).items():
@@ -116,6 +113,13 @@ def remade(
             )
         variable.assign(found)
     return new
+
+
+def _unbuilt(config: Any) -> Any:
+    """Returns a configuration without the shapes that layers inside are built for."""
+    if not isinstance(config, dict):
+        return config
+    return {k: _unbuilt(v) for k, v in config.items() if k != "build_config"}
 
 
 def _by_order(variables: Sequence[Any]) -> dict[tuple[str, int], Any]:

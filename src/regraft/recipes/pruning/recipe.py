@@ -81,6 +81,8 @@ def _chosen(found: Any, where: Any, channels: Any) -> dict[int, Kept]:
         asked = channels(node.layer) if callable(channels) else channels
         shape = node.outputs[0].shape if node.outputs else (None,)
         size = size_of(node.layer, shape)
+        if size is None:
+            raise _inside(node)
         kept = _kept(asked, size, node.path)
         if not all(kept):
             chosen[id(node.layer)] = kept
@@ -129,17 +131,21 @@ def _kept(asked: Any, size: int, where: str) -> Kept:
 def _check_met(found: Any, flow: Flow) -> None:
     for node in found.walk():
         if id(node.layer) in flow.chosen and id(node.layer) not in flow.met:
-            raise UsageError(
-                explain(
-                    "`prune_channels`: this layer is inside another one, whose calls "
-                    "are Python code.",
-                    where=node.path,
-                    expected="a layer that a Functional or Sequential model calls",
-                    received=f"{type(node.layer).__name__} inside another layer",
-                    fix="choose a layer that `print(regraft.graph(model))` shows with "
-                    "its inputs",
-                )
-            )
+            raise _inside(node)
+
+
+def _inside(node: Any) -> UsageError:
+    return UsageError(
+        explain(
+            "`prune_channels`: this layer is inside another one, whose calls are "
+            "Python code.",
+            where=node.path,
+            expected="a layer that a Functional or Sequential model calls",
+            received=f"{type(node.layer).__name__} inside another layer",
+            fix="choose a layer that `print(regraft.graph(model))` shows with its "
+            "inputs",
+        )
+    )
 
 
 def _must_match(clash: Clash) -> UsageError:

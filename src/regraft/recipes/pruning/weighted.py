@@ -150,7 +150,7 @@ def embedding(step: Step) -> Found:
 @pruning_rule(layers.SimpleRNN, layers.GRU, layers.LSTM, layers.Bidirectional)
 def recurrent(step: Step) -> Found:
     """Its gates sum over what is given to them at each time."""
-    inner = getattr(step.layer, "layer", step.layer)
+    inner = getattr(step.layer, "forward_layer", step.layer)
     if any(cut is not None for cut in step.given[1:]):
         raise step.refusal("channels of its initial states are to be deleted")
     if not isinstance(inner, layers.SimpleRNN | layers.GRU | layers.LSTM):
@@ -231,10 +231,10 @@ def einsum_dense(step: Step) -> Found:
     return cut, step.remade(weights, output_shape=tuple(sizes[1:]))
 
 
-def size_of(layer: Any, returned: Any) -> int:
-    """Returns how many channels a layer makes."""
+def size_of(layer: Any, returned: Any) -> int | None:
+    """Returns how many channels a layer makes, if that is known."""
     inner = getattr(layer, "layer", layer)
     for name in ("filters", "units", "output_dim"):
         if hasattr(inner, name):
             return int(getattr(inner, name))
-    return int(returned[-1])
+    return None if returned[-1] is None else int(returned[-1])
