@@ -261,7 +261,12 @@ CASES = {
     ),
     "arguments": ("trained", lambda g: g.outputs("small/r"), "arguments {'training'"),
     "other_kinds": ("cast", lambda g: g.outputs("small/r"), "tensors of other kinds"),
-    "inputs_count": (ENDS, lambda g: g.inputs((4,)), "one thing for each input", "a, b"),
+    "inputs_count": (
+        ENDS,
+        lambda g: g.inputs((4,)),
+        "one thing for each input",
+        "a, b",
+    ),
     "inputs_name": (
         ENDS,
         lambda g: g.inputs(c=(4,)),
@@ -275,7 +280,12 @@ CASES = {
         "net/x",
     ),
     # build
-    "mismatch": (NET, lambda g: g.build(mismatch="no"), "value for `mismatch`", "'fit'"),
+    "mismatch": (
+        NET,
+        lambda g: g.build(mismatch="no"),
+        "value for `mismatch`",
+        "'fit'",
+    ),
     "compiled": (NET, lambda g: g.build(compiled="no"), "value for `compiled`"),
     "name": (NET, lambda g: g.build(name="a/b"), "`name` must be a string"),
     "function": (

@@ -88,9 +88,13 @@ def remade(
         if name in made and callable(getattr(layer, name, None)):
             # As it is: not every function can be found again by its name.
             made[name] = getattr(layer, name)
-    new = type(layer).from_config(made)
+    # Nothing need be drawn: all variables get values below.
+    drawn = [n for n in made if n.endswith("_initializer") and n in vars(layer)]
+    new = type(layer).from_config({**made, **dict.fromkeys(drawn, "zeros")})
     with _keras.scope_around(layer):
         new.build(shape)
+    for name in drawn:
+        setattr(new, name, getattr(layer, name))
     old = {} if layer.built is False else _by_order(layer.variables)
     for key, variable in _by_order(new.variables).items():
         found = weights.get(variable.name)
