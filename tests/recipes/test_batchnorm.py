@@ -115,10 +115,11 @@ def test_a_network_of_keras():
     model = keras.applications.MobileNetV3Small(
         input_shape=(32, 32, 3), weights=None, classes=5, classifier_activation=None
     )
-    scrambled(model)
+    # The first blocks will do: the example folds all of it.
+    model = scrambled(regraft.recipes.features(model, "expanded_conv_4_add"))
     new = fold_batchnorm(model)
     assert regraft.lineage(new).notes == (
-        "fold_batchnorm: 34 of 34 BatchNormalization layers folded",
+        "fold_batchnorm: 15 of 15 BatchNormalization layers folded",
     )
     assert new.count_params() < model.count_params()
     x = np.random.default_rng(0).uniform(0, 255, (2, 32, 32, 3)).astype("float32")

@@ -187,6 +187,7 @@ def test_several_inputs():
         assert "one or more of a, b" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_network_with_preprocessing():
     model = keras.applications.EfficientNetV2B0(
         weights=None, input_shape=(32, 32, 3), classes=4, classifier_activation=None

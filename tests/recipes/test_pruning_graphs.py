@@ -153,6 +153,7 @@ def test_shared_layers():
     assert "1 channel(s) fewer, 0 channel(s) fewer" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_network_of_keras():
     model = keras.applications.ResNet50(
         weights=None, input_shape=(32, 32, 3), classes=4, classifier_activation=None

@@ -206,8 +206,11 @@ class _Change:
                 for name in ("mean", "variance")
             }
             return remade(layer, self.resized(shape), {}, where=where, **config)
-        names = ("mean", "variance")
-        weights = {name: lambda old: self.longer(old, 0) for name in names}
+        # What it computes with, which is derived from its variables now and then.
+        weights = {
+            "mean": self.longer(value(layer.mean).reshape(-1), 0),
+            "variance": self.longer(value(layer.variance).reshape(-1), 0),
+        }
         new = remade(layer, self.resized(shape), weights, where=where)
         new.finalize_state()
         return new
