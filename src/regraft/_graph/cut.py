@@ -89,6 +89,7 @@ def extract(table: Table, inputs: Any, outputs: Any) -> Table:
 
 
 def _check_some(table: Table, struct: Any, what: str) -> None:
+    last = table[table.scope.calls[-1].part].name
     if not slots_in(struct):
         raise UsageError(
             explain(
@@ -96,7 +97,7 @@ def _check_some(table: Table, struct: Any, what: str) -> None:
                 where=table[table.root].name,
                 expected=f"at least one {what}",
                 received="none",
-                fix=f"name a layer, for example {table[table.scope.calls[-1].part].name!r}",
+                fix=f"name a layer, for example {last!r}",
             )
         )
 
