@@ -447,7 +447,6 @@ def pooled(x, d: layers.Layer):
         (conv_net, conv_bn),
         (conv_net, pooled),
         (attention_net, pooled),
-        (lambda: keras.applications.MobileNetV3Small(weights=None), conv_bn),
     ],
 )
 def test_a_pattern_rewritten_into_itself_changes_nothing(make, pattern):
