@@ -289,6 +289,8 @@ class Splicer:
             warnings.simplefilter("ignore")
             try:
                 outputs = keras.tree.flatten(function(*args, **kwargs))
+            except UsageError:  # The function says itself what is wrong, or declines.
+                raise
             except Exception as error:
                 shapes = ", ".join(str(tensor.shape) for tensor in tensors.values())
                 raise UsageError(
