@@ -173,6 +173,16 @@ def test_wrap_at_any_depth(tmp_path):
     assert values(made) == values(model)
 
 
+def test_wrap_a_model(tmp_path):
+    model = models.nested()
+    for call in (None, 1):
+        graph = rg.graph(model).wrap("encoder", models.Scaled, call=call)
+        made = assert_good(graph, model)
+        assert_kept(model, made)
+    [name] = {n.path for n in graph} - {n.path for n in rg.graph(model)}
+    assert made.get_layer(name).layer is not made.get_layer("encoder")
+
+
 def test_replaced_by_its_clone_it_is_the_same():
     model = models.trained(models.branched())
     for where in ("a", "b", "add", layers.Dense, "*[!x]"):

@@ -119,7 +119,9 @@ class Assembly:
         """Exchanges the layers inside a copy, and sets its attributes."""
         part, memo, pairs = self.table[key], self.memo_of(key), []
         for old, inside in zip(_held(part.operation), part.held, strict=True):
-            if inside in self.table.changed:
+            # What is in another group was not copied along with this.
+            is_beside = self.table[inside].group == part.group
+            if inside in self.table.changed or not is_beside:
                 copied, new = memo.get(id(old), old), self._ready(inside, old)
                 if new is not copied:
                     pairs.append((copied, new))

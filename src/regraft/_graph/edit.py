@@ -103,7 +103,8 @@ def _exchange(
     parts = dict(table.parts)
     aside = next_number()
     parts[aside] = parts.pop(key)
-    table = dataclasses.replace(table, parts=parts)
+    read = {aside: table.read[key]} if key in table.read else {}
+    table = dataclasses.replace(table, parts=parts, read={**table.read, **read})
     known = table.key_of(new)
     if known is not None and known in _reached_without(table, key):
         raise UsageError(
