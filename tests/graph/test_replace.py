@@ -77,7 +77,7 @@ def test_a_layer_by_a_model_and_by_an_operation(tmp_path):
 
 def test_an_operation_by_a_layer(tmp_path):
     model = models.two_ends()
-    graph = rg.graph(model).replace("add", layers.ReLU(name="relu"))
+    graph = rg.graph(model).replace("add*", layers.ReLU(name="relu"))
     made = assert_good(graph, model, tmp_path)
     assert made.get_layer("relu").output.shape == (None, 12)
     x = keras.Input((4,), name="x")
