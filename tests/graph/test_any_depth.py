@@ -53,7 +53,9 @@ def test_in_models_and_wrappers(model, name, tmp_path):
     graph = EDITS[name](rg.graph(model))
     made = assert_good(graph, model, tmp_path)
     dropped = {fate.path for fate in rg.lineage(made).of("dropped")}
+    # Random streams move on when a cell makes its masks, whether they are used or not.
     kept = {p: v for p, v in values(model).items() if p not in dropped}
+    kept = {p: v for p, v in kept.items() if "seed_generator" not in p}
     assert kept.items() <= values(made).items()
 
 

@@ -209,7 +209,11 @@ class Build:
 
     def _memo(self, key: int, graph: Any, new: Any) -> _transplant.Memo:
         """Returns what each part of an old graph became."""
-        memo = {**self._assembly.memo_of(key), **self._replaced}
+        memo = {
+            **self._assembly.memo_of(key),
+            **self._replaced,
+            **self._successors(),
+        }
         made = self._assembly.made()
         for inside in self._table.inside(key):
             before = self._table.read.get(inside)

@@ -83,13 +83,16 @@ def keep(
 
 
 def _rename(old: Any, new: Any, counterparts: dict[int, Any]) -> None:
-    """Follows the new paths of variables in the names of slots."""
-    names = {}
+    """Follows new variables and their paths in what an optimizer knows them by."""
+    names, pairs = {}, []
     for variable in _keras.trained_variables(old):
         twin = counterparts.get(id(variable))
-        if twin is not None and twin.path != variable.path:
-            names[variable.path.replace("/", "_")] = twin.path.replace("/", "_")
+        if twin is not None:
+            pairs.append((variable, twin))
+            if twin.path != variable.path:
+                names[variable.path.replace("/", "_")] = twin.path.replace("/", "_")
     _keras.rename_slots(new, names)
+    _keras.reindex_optimizer(new, pairs)
 
 
 def _build(optimizers: list[Any], variables: list[Any]) -> None:

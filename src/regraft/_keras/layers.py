@@ -11,6 +11,7 @@ from keras.src.layers.layer import Layer
 from keras.src.models.functional import Functional
 from keras.src.ops.operation import Operation
 from keras.src.utils.python_utils import is_default
+from keras.src.utils.tracking import DotNotTrackScope
 
 from .classes import KerasTensor, Model, Sequential
 from .graph import history, inner_graph
@@ -166,9 +167,9 @@ def derive_state(layer: Any) -> None:
     retrack(layer)
     if "_compiled_trainable_state" in vars(layer):
         inside = layer._flatten_layers()
-        # As `compile()` does it: past the tracking of attributes.
         state = {part: part.trainable for part in inside}
-        vars(layer)["_compiled_trainable_state"] = state
+        with DotNotTrackScope():  # As `compile()` sets it.
+            layer._compiled_trainable_state = state
 
 
 def track_graph_layers(model: Any, replaced: set[int]) -> None:
