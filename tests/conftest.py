@@ -47,6 +47,17 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("regraft")
 
 
+def pytest_collection_modifyitems(items):
+    """What is said of edits, and what is called when, is the same on all backends."""
+    if BACKEND == "torch":
+        return
+    elsewhere = pytest.mark.skip(reason="runs on torch")
+    for item in items:
+        is_wiring = item.get_closest_marker("wiring") is not None
+        if is_wiring and item.get_closest_marker("every_backend") is None:
+            item.add_marker(elsewhere)
+
+
 def pytest_report_header():
     return f"keras {keras.__version__}, backend {keras.backend.backend()}"
 

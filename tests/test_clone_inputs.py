@@ -7,6 +7,8 @@ from keras import layers, ops
 
 import regraft as rg
 
+pytestmark = pytest.mark.wiring
+
 BACKEND = keras.backend.backend()
 TOKENS = np.array([[1, 2, 0, 4, 0], [3, 0, 0, 0, 0]], "int32")
 
@@ -83,6 +85,7 @@ def refused(model, inputs):
 # --- what inputs may be --------------------------------------------------------
 
 
+@pytest.mark.every_backend
 def test_a_shape_changes_the_shapes_and_nothing_else(tmp_path):
     model = convnet()
     new = rg.clone(model, inputs=(16, 16, 3))
@@ -313,6 +316,7 @@ def test_models_that_layers_hold_follow():
         assert new.get_layer("each").layer.input_shape == (None, None, None, 3)
 
 
+@pytest.mark.every_backend
 def test_masks_ties_and_shared_layers_follow():
     x = keras.Input((5,), dtype="int32", name="tokens")
     table = layers.Embedding(6, 4, mask_zero=True, name="table")
@@ -403,6 +407,7 @@ def test_a_class_with_a_constructor_follows(tmp_path):
 
 @pytest.mark.skipif(BACKEND == "jax", reason="drawing its weights takes long")
 @pytest.mark.parametrize("top", [True, False] if BACKEND == "torch" else [False])
+@pytest.mark.every_backend
 def test_a_network_for_images_takes_larger_ones(top):
     def make(side):
         return keras.applications.MobileNetV3Small(
@@ -573,6 +578,7 @@ def test_branches_that_come_out_of_step_are_refused():
     assert "(None, 17, 17, 3), (None, 16, 16, 3)" in text
 
 
+@pytest.mark.every_backend
 def test_there_and_back_is_the_same():
     model = convnet()
     model.compile("adam", "mse")

@@ -9,6 +9,8 @@ import regraft as rg
 
 from . import models
 
+pytestmark = pytest.mark.wiring
+
 
 class Own(keras.Model):
     """A functional model that does more than its graph says."""

@@ -9,6 +9,8 @@ import regraft as rg
 from . import models
 from .checks import answers, assert_good, assert_kept, bits, values
 
+pytestmark = pytest.mark.wiring
+
 
 def same_answers(one, other):
     inputs = models.numbers(one)

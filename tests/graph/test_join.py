@@ -2,12 +2,15 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import layers, ops
 
 import regraft as rg
 
 from . import models
 from .checks import answers, assert_alone, bits, untouched, values
+
+pytestmark = pytest.mark.wiring
 
 
 def net(name, units=3, inside="dense"):

@@ -8,6 +8,8 @@ import regraft as rg
 from . import models
 from .checks import assert_good, bits, values
 
+pytestmark = pytest.mark.wiring
+
 
 def slots(model):
     return {v.path: bits(v) for v in model.optimizer.variables}

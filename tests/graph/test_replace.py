@@ -10,6 +10,8 @@ import regraft as rg
 from . import models
 from .checks import answers, assert_good, assert_kept, bits, values
 
+pytestmark = pytest.mark.wiring
+
 
 def test_a_layer_by_a_layer(tmp_path):
     model = models.branched()

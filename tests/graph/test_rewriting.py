@@ -7,6 +7,8 @@ from keras import layers, ops
 
 import regraft as rg
 
+pytestmark = pytest.mark.wiring
+
 
 def shake(model):
     """Gives a model values that are not those it was made with."""

@@ -10,6 +10,8 @@ import regraft as rg
 from . import models
 from .checks import answers, assert_good, bits, values
 
+pytestmark = pytest.mark.wiring
+
 
 def test_what_was_asked_for(tmp_path):
     model = models.trained(models.branched())

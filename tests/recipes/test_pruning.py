@@ -10,6 +10,8 @@ from recipes.cuts import assert_pruned, sequence
 from recipes.nets import assert_copied, changed, data, output
 from regraft.recipes import prune_channels
 
+pytestmark = pytest.mark.wiring
+
 IMAGE = (6, 6, 3)
 # What stands behind a convolution "a" with four channels; "z" is the last layer in
 # which they are still apart.

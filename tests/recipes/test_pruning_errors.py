@@ -9,6 +9,8 @@ import regraft
 from recipes.cuts import assert_pruned, sequence
 from regraft.recipes import Cut, prune_channels, pruning_rule
 
+pytestmark = pytest.mark.wiring
+
 
 def refused(*parts, shape=(4, 4, 3), where="a", gone=(1,)):
     first = layers.Conv2D(4, 1, name="a")

@@ -10,6 +10,8 @@ from recipes.cuts import assert_pruned
 from recipes.nets import assert_copied, changed, data, output, scrambled
 from regraft.recipes import prune_channels
 
+pytestmark = pytest.mark.wiring
+
 MERGES = [
     *(layers.Add, layers.Subtract, layers.Multiply, layers.Average),
     *(layers.Maximum, layers.Minimum),
@@ -170,6 +172,7 @@ def test_a_network_of_keras():
     assert_pruned(model, "conv2_block3_3_conv", gone, tuple(stage), together=True)
 
 
+@pytest.mark.every_backend
 def test_a_mobile_network_of_keras():
     model = keras.applications.MobileNetV3Small(
         weights=None, input_shape=(32, 32, 3), classes=4
