@@ -11,7 +11,7 @@ PIP  := $(PY) -m pip install -q --disable-pip-version-check
 
 # One thread a worker: the workers already fill the cores.
 TEST_ENV := env JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
-PYTEST   := $(PY) -m pytest -n $(WORKERS) -q
+PYTEST   := $(PY) -m pytest -n $(WORKERS) --dist worksteal -q
 LINT     := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 # Shell: `step NAME COMMAND...` notes a failure and goes on; `report` sums up.
