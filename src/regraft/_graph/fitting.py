@@ -77,7 +77,8 @@ class Fitting:
                 continue
             free = [v for v in free if v is not match]
             if tuple(match.shape) == tuple(new.shape):
-                new.assign(match.value)
+                # A copy: on JAX two variables would hold the one buffer.
+                new.assign(np.array(_keras.to_numpy(match)))
                 self.fates[id(new)] = "copied"
                 continue
             self._settle(match, new)
