@@ -155,3 +155,24 @@ def test_a_long_chain_does_not_recurse():
     made = graph.remove("a995").build()
     assert len(made.layers) == 1001
     assert len(rg.graph(model).remove("a3").nodes) == 1000
+
+
+def test_a_change_inside_a_wrapped_model_is_seen_outside():
+    x = keras.Input((4,))
+    net = keras.Model(x, layers.Dense(3, name="d")(x), name="net")
+    steps = keras.Input((5, 4))
+    h = layers.TimeDistributed(net, name="each")(steps)
+    model = keras.Model(steps, layers.Dense(2, name="head")(h))
+    graph = rg.graph(model).replace("each/net/d", layers.Dense(7, name="wide"))
+    assert graph["each"].outputs[0].shape == (None, 5, 7)
+    with pytest.raises(rg.MismatchError, match=r"head/kernel \(3, 2\) -> \(7, 2\)"):
+        graph.build()
+    made = graph.build(mismatch="fit")
+    assert made.get_layer("each").layer.output_shape == (None, 7)
+    # Nothing of the old layer is left behind in the wrapper.
+    assert [v.path for v in made.variables] == [
+        "wide/kernel",
+        "wide/bias",
+        "head/kernel",
+        "head/bias",
+    ]

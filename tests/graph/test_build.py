@@ -305,3 +305,15 @@ def test_mixed_precision_and_optional_inputs():
 def test_nothing_is_known_of_other_models():
     with pytest.raises(rg.UsageError, match="Nothing is known of where this model"):
         rg.lineage(models.branched())
+
+
+def test_a_model_with_more_outputs_must_be_compiled_again():
+    model = models.branched()
+    model.compile("adam", "mse")
+    made = rg.graph(model).outputs("relu", "head").build()
+    assert not made.compiled
+    assert made.output_names == ["relu", "head"]
+    assert "net is not compiled any more: it has other outputs." in str(
+        rg.lineage(made)
+    )
+    assert rg.graph(model).outputs("relu").build().compiled

@@ -66,6 +66,7 @@ class Assembly:
             others: Tensors and arguments that models need, by the models' keys; they
                 may lead to the same things.
         """
+        keys = list(keys)
         groups: dict[int, tuple[list[Part], list[Any]]] = {0: ([], [])}
         for key in keys:
             part = self.table[key]
@@ -73,16 +74,22 @@ class Assembly:
             along += others.get(key, ())
             if part.operation is not None and not self._is_remade(key):
                 parts.append(part)
+        remade = [self.table[key] for key in keys if self._is_remade(key)]
         for group, (parts, along) in groups.items():
-            walk = self._walk([*(part.operation for part in parts), *along])
+            models = [x.operation for x in remade if x.group == group]
+            root = [*(part.operation for part in parts), *along]
+            walk = self._walk(root, [x for x in models if x is not None])
             self.memos[group] = walk.memo
             for part in parts:
                 self._name(walk.memo[id(part.operation)], part)
 
-    def _walk(self, root: list[Any]) -> Walk:
+    def _walk(self, root: list[Any], remade: list[Any]) -> Walk:
+        """Copies things; a layer that holds a model to be remade gets a stand-in."""
         name_giver = self.table[self.table.root].operation or next(iter(root), None)
         rules = SameVariables() if self._is_trial else self._rules
         walk = _transplant.PartsWalk(root, name_giver, rules=rules)
+        for model in remade:
+            walk.remember(model, _keras.identity(name=model.name))
         if self._is_trial:  # torch: parameter dicts hold the values too.
             layers = [x for x in root if isinstance(x, _keras.Layer)]
             for variable in (v for layer in layers for v in layer.variables):

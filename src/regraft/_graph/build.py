@@ -116,7 +116,7 @@ class Build:
         memo.update({id(a): b for a, b in _keras.graph_fields(model, graph)})
         for operation in model.operations:
             memo.setdefault(id(operation), None)  # It is no part of the model any more.
-        new, walk = self._shell(model, memo)
+        new, walk = self._shell(model, memo, len(graph.output_names))
         replaced = {id(memo[id(x)]) for x in model.operations}
         _keras.track_graph_layers(new, replaced)
         self._finish(model, new, graph, walk)
@@ -132,7 +132,7 @@ class Build:
         memo[id(old)] = graph
         for operation in old.operations:
             memo.setdefault(id(operation), None)
-        new, walk = self._shell(model, memo)
+        new, walk = self._shell(model, memo, len(graph.output_names))
         layers = _keras.call_chain(graph)
         if layers is not None:
             _keras.resemble(graph, old)
@@ -146,15 +146,30 @@ class Build:
         self._finish(model, graph, graph, walk)
         return graph
 
-    def _shell(self, model: Any, memo: _transplant.Memo) -> tuple[Any, Any]:
-        """Copies what a model is besides its graph."""
-        return _transplant.shell(model, memo, compiled=self._compiled)
+    def _shell(
+        self, model: Any, memo: _transplant.Memo, outputs: int
+    ) -> tuple[Any, Any]:
+        """Copies what a model is besides its graph.
+
+        Losses and metrics belong to outputs: with more or fewer of them, `compile()`
+        must be called again.
+        """
+        compiled = self._compiled
+        if outputs != len(_keras.inner_graph(model).outputs):
+            if compiled != "drop" and getattr(model, "compiled", False):
+                self._notes.append(
+                    f"{model.name} is not compiled any more: it has other outputs."
+                )
+            compiled = "drop"
+        return _transplant.shell(model, memo, compiled=compiled)
 
     def _finish(self, model: Any, new: Any, graph: Any, walk: Any) -> None:
         before = getattr(_keras.inner_graph(model), "output_names", [])
         names = zip(before, graph.output_names, strict=False)
         if len(before) == len(graph.output_names):
             _keras.rename_outputs(new, {a: b for a, b in names if a != b})
+        else:
+            _keras.set_output_names(new, graph.output_names)
         _keras.derive_state(new)
         self._trained.append((new, walk.optimizers))
 
@@ -214,11 +229,11 @@ class Build:
             **self._replaced,
             **self._successors(),
         }
-        made = self._assembly.made()
-        for inside in self._table.inside(key):
+        group = self._table[key].group
+        for inside, made in self._assembly.made().items():
             before = self._table.read.get(inside)
-            if inside in made and before is not None:
-                memo[id(before.operation)] = made[inside]
+            if before is not None and before.group == group:
+                memo[id(before.operation)] = made
         in_use = {id(node) for node in _keras.own_nodes(new)}
         for node in _keras.own_nodes(graph):
             copied = memo.get(id(node))

@@ -67,11 +67,25 @@ def refresh(
     table = table.having(key, scope=scope)
     if quiet or alike(before, _tensors(scope, scope.outputs)):
         return table
+    holding = _holding(table, key)
     for outer in list(scopes(table)):
-        callers = [c.number for c in table.scope_of(outer).calls if c.part == key]
+        callers = [c.number for c in table.scope_of(outer).calls if c.part in holding]
         if callers and outer != key:
             table = refresh(table, outer, callers, verb=verb)
     return table
+
+
+def _holding(table: Table, key: int) -> set[int]:
+    """Returns a part and the layers that hold it, which may be called in its place."""
+    found = {key}
+    stack = [key]
+    while stack:
+        inside = stack.pop()
+        for holder in table.reached:
+            if inside in table[holder].held and holder not in found:
+                found.add(holder)
+                stack.append(holder)
+    return found
 
 
 def _outputs(
@@ -120,10 +134,7 @@ def _outputs(
 
 def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
     """Calls a copy of an operation, which builds itself for what it is given."""
-    assembly = Assembly(table, is_trial=True)
-    inside = below(table, key)
-    assembly.copy(inside, {})
-    operation = assembly.operation(key)
+    operation = _trial(table, key)
     if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
         return operation(*args, **kwargs)
     if not operation.built:
@@ -133,9 +144,30 @@ def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
     try:
         return operation(*args, **kwargs)
     except Exception:  # It cannot be built twice: as it is, then.
-        again = Assembly(table, is_trial=True)
-        again.copy(inside, {})
-        return again.operation(key)(*args, **kwargs)
+        return _trial(table, key)(*args, **kwargs)
+
+
+def _trial(table: Table, key: int) -> Any:
+    """Returns an operation as it will be, on the variables of the original."""
+
+    def make_model(model: int) -> Any:
+        """Calls what a model inside a layer calls now."""
+        scope = table.scope_of(model)
+        tensors: dict[Slot, Any] = {}
+        for call in scope.calls:
+            if isinstance(table[call.part].operation, _keras.InputLayer):
+                slot = Slot(call.number)
+                made = [like_input(scope, slot, scope.tensor(slot))]
+            else:
+                args, kwargs = put(call.arguments, tensors)
+                made = keras.tree.flatten(_try(table, call.part, args, kwargs))
+            tensors.update({Slot(call.number, i): t for i, t in enumerate(made)})
+        inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
+        return _keras.functional(inputs, outputs, table[model].name)
+
+    assembly = Assembly(table, is_trial=True, make_model=make_model)
+    assembly.copy(below(table, key), {})
+    return assembly.operation(key)
 
 
 def below(table: Table, key: int) -> list[int]:

@@ -61,6 +61,12 @@ def rename_slots(optimizer: Any, names: dict[str, str]) -> None:
             state["_name"] = name
 
 
+def set_output_names(model: Any, names: list[str]) -> None:
+    """Says what the outputs of a model are called."""
+    if "output_names" in vars(model):
+        model.output_names = list(names)
+
+
 def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
     """Follows renamed outputs in all that `compile()` keyed by output names."""
     state = vars(trainer)
