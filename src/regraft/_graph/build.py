@@ -18,10 +18,11 @@ from .._rename import rename_layer
 from .._walk import without_collector
 from . import fitting, optimizers
 from .assemble import Assembly
-from .fates import Fate, Lineage, What, note
+from .fates import note
 from .slots import Slot, put, slots_in
 from .survival import survives_files
 from .table import Call, Part, Table
+from .tracing import trace
 
 
 class Build:
@@ -65,7 +66,9 @@ class Build:
             for walk in self._assembly.walks:
                 walk.release()
             raise
-        note(new, self._lineage(new))
+        notes = (*table.notes, *self._notes)
+        kept = self._assembly, self._fitting, self._replaced
+        note(new, trace(table, *kept, new, notes))
         return new
 
     # --- what is copied -----------------------------------------------------------
@@ -354,65 +357,6 @@ class Build:
             copied = self._assembly.memo_of(key).get(id(operation))
             if copied is not None:
                 found.setdefault(id(copied), copied)
-        return found
-
-    # --- lineage ------------------------------------------------------------------
-
-    def _lineage(self, new: Any) -> Lineage:
-        table = self._table
-        if table.root in table.read:
-            old = table.read[table.root].operation.variables
-        else:  # Models that were joined.
-            inside = [table[call.part].operation for call in table.scope.calls]
-            models = [x for x in inside if isinstance(x, _keras.Model)]
-            old = [v for model in models for v in model.variables]
-        memo = {**self._assembly.memo, **self._replaced}
-        sources = {
-            id(copies[id(v)]): v
-            for copies in (*self._assembly.memos.values(), memo)
-            for v in old
-            if id(v) in copies
-        }
-        for variable, source in self._fitting.sources.items():
-            sources.setdefault(variable, source)
-        given = self._given()
-        fates = []
-        variables = new.variables
-        for variable in variables:
-            source = sources.get(id(variable))
-            what: What | None = self._fitting.fates.get(id(variable))
-            if id(variable) in self._assembly.given:
-                what = "given"
-            elif source is None:
-                what = "given" if id(variable) in given else "fresh"
-            elif what is None:
-                what = "copied"
-            fates.append(
-                Fate(
-                    variable.path,
-                    what,
-                    None if source is None else source.path,
-                    None if source is None else tuple(source.shape),
-                    tuple(variable.shape),
-                )
-            )
-        used = {id(source) for source in sources.values()}
-        alive = {id(v) for v in variables}
-        for variable in old:
-            twin = memo.get(id(variable))
-            if id(variable) not in used or id(twin) not in alive:
-                shape = tuple(variable.shape)
-                fates.append(Fate(variable.path, "dropped", None, shape))
-        return Lineage(tuple(fates), (*self._table.notes, *self._notes))
-
-    def _given(self) -> set[int]:
-        """Returns the ids of variables that came with new layers."""
-        memo, found = self._assembly.memo, set()
-        for key in self._table.reached:
-            part = self._table[key]
-            if part.is_new and isinstance(part.operation, _keras.Layer):
-                twins = [memo.get(id(v)) for v in part.operation.variables]
-                found |= {id(twin) for twin in twins if twin is not None}
         return found
 
 

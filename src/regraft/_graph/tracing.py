@@ -1,0 +1,91 @@
+"""Finds out what became of every variable when a model was built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import _keras
+from .assemble import Assembly
+from .fates import Fate, Lineage, What
+from .fitting import Fitting
+from .table import Table
+
+
+def trace(
+    table: Table,
+    assembly: Assembly,
+    fitting: Fitting,
+    replaced: Mapping[int, Any],
+    new: Any,
+    notes: tuple[str, ...],
+) -> Lineage:
+    """Returns the fate of each variable of a new model, and of those it lacks.
+
+    Args:
+        table: What the model was built of.
+        assembly: Knows what was copied.
+        fitting: Knows what had to change its shape.
+        replaced: For the id of an old variable the one in its place, if that is not
+            its copy.
+        new: The model.
+        notes: What else there is to say.
+    """
+    old = _old_variables(table)
+    sources = _sources(old, assembly, fitting, replaced)
+    given = _given(table, assembly)
+    variables = new.variables
+    fates = []
+    for variable in variables:
+        source = sources.get(id(variable))
+        what: What | None = fitting.fates.get(id(variable))
+        if id(variable) in assembly.given:
+            what = "given"
+        elif source is None:
+            what = "given" if id(variable) in given else "fresh"
+        elif what is None:
+            what = "copied"
+        path, shape = variable.path, tuple(variable.shape)
+        if source is None:
+            fates.append(Fate(path, what, None, None, shape))
+        else:
+            fates.append(Fate(path, what, source.path, tuple(source.shape), shape))
+    used = {id(source) for source in sources.values()}
+    alive = {id(v) for v in variables}
+    for variable in old:
+        twin = replaced.get(id(variable), assembly.memo.get(id(variable)))
+        if id(variable) not in used or id(twin) not in alive:
+            fates.append(Fate(variable.path, "dropped", None, tuple(variable.shape)))
+    return Lineage(tuple(fates), notes)
+
+
+def _old_variables(table: Table) -> list[Any]:
+    if table.root in table.read:
+        return list(table.read[table.root].operation.variables)
+    inside = [table[call.part].operation for call in table.scope.calls]
+    models = [x for x in inside if isinstance(x, _keras.Model)]  # They were joined.
+    return [v for model in models for v in model.variables]
+
+
+def _sources(
+    old: list[Any], assembly: Assembly, fitting: Fitting, replaced: Mapping[int, Any]
+) -> dict[int, Any]:
+    """Returns, for the ids of new variables, those whose values they have."""
+    found = {}
+    for copies in (*assembly.memos.values(), replaced):
+        for variable in old:
+            twin = copies.get(id(variable))
+            if twin is not None:
+                found[id(twin)] = variable
+    return {**fitting.sources, **found}
+
+
+def _given(table: Table, assembly: Assembly) -> set[int]:
+    """Returns the ids of variables that came with new layers."""
+    memo, found = assembly.memo, set()
+    for key in table.reached:
+        part = table[key]
+        if part.is_new and isinstance(part.operation, _keras.Layer):
+            twins = [memo.get(id(v)) for v in part.operation.variables]
+            found |= {id(twin) for twin in twins if twin is not None}
+    return found
