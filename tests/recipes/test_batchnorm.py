@@ -111,6 +111,7 @@ def test_inside_models_and_sequences():
     assert len(new.layers) == 2
 
 
+@pytest.mark.wiring
 def test_a_network_of_keras():
     model = keras.applications.MobileNetV3Small(
         input_shape=(32, 32, 3), weights=None, classes=5, classifier_activation=None

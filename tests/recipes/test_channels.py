@@ -188,6 +188,7 @@ def test_several_inputs():
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 def test_a_network_with_preprocessing():
     model = keras.applications.EfficientNetV2B0(
         weights=None, input_shape=(32, 32, 3), classes=4, classifier_activation=None

@@ -172,7 +172,6 @@ def test_a_network_of_keras():
     assert_pruned(model, "conv2_block3_3_conv", gone, tuple(stage), together=True)
 
 
-@pytest.mark.every_backend
 def test_a_mobile_network_of_keras():
     model = keras.applications.MobileNetV3Small(
         weights=None, input_shape=(32, 32, 3), classes=4
