@@ -12,8 +12,8 @@ import numpy as np
 
 from . import _backends, _keras
 from ._clone import clone
-from ._errors import UsageError, UsageTypeError, explain
-from ._probe import draw_inputs
+from ._errors import UsageError, explain
+from ._probe import check_comparable, draw_inputs
 
 
 @dataclass(frozen=True)
@@ -137,17 +137,7 @@ def compare(a: Any, b: Any, inputs: Any = None) -> OutputReport:
     >>> report[0].right, report.max_rel < 0.05, report.lost
     ('bfloat16', True, 0)
     """
-    for argument, model in (("a", a), ("b", b)):
-        if not isinstance(model, _keras.Layer | _keras.Function):
-            raise UsageTypeError(
-                explain(
-                    "Only models, layers and Functions can be compared.",
-                    where=f"argument `{argument}`",
-                    expected="a `keras.Model`, `keras.Layer` or `keras.Function`",
-                    received=f"{model!r} (of type {type(model).__name__})",
-                    fix="pass the model itself",
-                )
-            )
+    check_comparable(a, b)
     if inputs is None:
         inputs = draw_inputs(a)
     if inputs is None:

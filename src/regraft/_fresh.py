@@ -21,7 +21,8 @@ import numpy as np
 
 from . import _keras
 from ._errors import CopyError, explain
-from ._walk import Rules, Walk
+from ._ghosts import ghost_of
+from ._walk import Walk
 
 
 class Seeds:
@@ -141,25 +142,12 @@ def _signature(variable: Any) -> tuple[Any, ...]:
     return name, tuple(variable.shape), variable.dtype
 
 
-class _SameVariables(Rules):
-    """A ghost needs no memory: it forgets its variables at once."""
-
-    def variable(self, variable: Any) -> Any:
-        return variable
-
-
 def _ghost_by_build(layer: Any) -> Any:
     """Builds a copy of the layer that has forgotten its variables."""
     shapes = _keras.build_shapes(layer)
     if shapes is None:
         return None
-    walk = Walk(layer, rules=_SameVariables())
-    for variable in layer.variables:  # torch: parameter dicts hold the values too.
-        walk.remember(_keras.raw_value(variable), _keras.raw_value(variable))
-    ghost = walk.run()
-    for _, operation in walk.operations:
-        if isinstance(operation, _keras.Layer):
-            _keras.forget_variables(operation)
+    ghost, _ = ghost_of(layer)
     try:
         ghost.build(**shapes)
     except Exception:  # Whatever a layer raises that cannot be built twice.

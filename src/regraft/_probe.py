@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _backends, _keras
 from ._clone import clone
-from ._errors import RegraftError, UsageError, explain
+from ._errors import RegraftError, UsageError, UsageTypeError, explain
 from ._values import Difference, compare_arrays, same_atom, to_numpy
 
 _BATCH, _LENGTH = 2, 6
@@ -172,3 +172,18 @@ def _compare_answers(left: Answer, right: Answer, path: str) -> Iterator[Differe
                 yield Difference(where, mine, other, "value")
         else:
             yield from compare_arrays(mine, other, where)
+
+
+def check_comparable(a: Any, b: Any) -> None:
+    """Refuses what is no model, layer or Function."""
+    for argument, model in (("a", a), ("b", b)):
+        if not isinstance(model, _keras.Layer | _keras.Function):
+            raise UsageTypeError(
+                explain(
+                    "Only models, layers and Functions can be compared.",
+                    where=f"argument `{argument}`",
+                    expected="a `keras.Model`, `keras.Layer` or `keras.Function`",
+                    received=f"{model!r} (of type {type(model).__name__})",
+                    fix="pass the model itself",
+                )
+            )

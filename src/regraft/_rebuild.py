@@ -9,7 +9,6 @@ built for the old shape has what the layer has: then they follow from the shape 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import keras
@@ -17,7 +16,8 @@ import numpy as np
 
 from . import _keras
 from ._atoms import ATOMS
-from ._refit import SameVariables
+from ._ghosts import ghost_of
+from ._refit import weights
 from ._shape_checks import (
     Arguments,
     Call,
@@ -26,7 +26,6 @@ from ._shape_checks import (
     move_shapes,
     refusal,
 )
-from ._walk import Walk
 
 
 def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
@@ -167,21 +166,16 @@ def _can_be_built(layer: Any, arguments: Arguments) -> bool:
 
 
 def _ghost(layer: Any, arguments: Arguments) -> Any:
-    walk = Walk(layer, rules=SameVariables())
-    for variable in layer.variables:  # torch: parameter dicts hold the values too.
-        value = _keras.raw_value(variable)
-        walk.remember(value, value)
-    ghost = walk.run()
-    for _, operation in walk.operations:
+    ghost, operations = ghost_of(layer)
+    for operation in operations:
         if isinstance(operation, _keras.Layer):
-            _keras.forget_variables(operation)
             _keras.set_input_rule(operation, None)  # What `build()` allowed before.
     args, kwargs = arguments
     try:
         with _keras.no_memory():
             ghost(*args, **kwargs)
     except Exception:  # It makes a variable from a value, which needs memory.
-        for _, operation in walk.operations:
+        for operation in operations:
             if getattr(operation, "states", None):
                 operation.states = None  # They are the layer's own, and stay as is.
         ghost(*args, **kwargs)
@@ -209,7 +203,7 @@ def _note_shapes(call: Call, ghost: Any) -> None:
 
 def _compare_weights(call: Call, ghost: Any) -> None:
     layer = call.operation
-    needed, own = _weights(ghost), _weights(layer)
+    needed, own = weights(ghost), weights(layer)
     if not needed - own:
         return
     pairs = zip(layer.weights, ghost.weights, strict=False)
@@ -220,10 +214,6 @@ def _compare_weights(call: Call, ghost: Any) -> None:
         if tuple(mine.shape) != tuple(new.shape)
     ]
     raise refusal(call, "; ".join(other) or "it would have to have other weights")
-
-
-def _weights(layer: Any) -> Counter[Any]:
-    return Counter((v.name, tuple(v.shape)) for v in layer.weights)
 
 
 # --- what build() left on a layer ----------------------------------------------

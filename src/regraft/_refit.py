@@ -16,15 +16,7 @@ from typing import Any
 import keras
 
 from . import _keras
-from ._walk import Rules, Walk
-
-
-class SameVariables(Rules):
-    """Every variable stands for itself."""
-
-    def variable(self, variable: Any) -> Any:
-        """Returns the variable."""
-        return variable
+from ._ghosts import ghost_of
 
 
 def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -43,7 +35,7 @@ def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         ghost = _ghost(layer, args, kwargs)
         if ghost is not None:
             is_stateful = any(map(_has_states, _keras.all_layers(layer)))
-            if not is_stateful and not _weights(ghost) - _weights(layer):
+            if not is_stateful and not weights(ghost) - weights(layer):
                 return layer
             if _is_complete(ghost, layer):
                 return ghost
@@ -51,21 +43,14 @@ def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    walk = Walk(layer, rules=SameVariables())
-    for variable in layer.variables:  # torch: parameter dicts hold the values too.
-        value = _keras.raw_value(variable)
-        walk.remember(value, value)
-    ghost = walk.run()
-    for _, operation in walk.operations:
-        if isinstance(operation, _keras.Layer):
-            _keras.forget_variables(operation)
-        if _has_states(operation):
-            operation.states = None
+    ghost, operations = ghost_of(layer)
+    for operation in filter(_has_states, operations):
+        operation.states = None
     try:
         ghost(*keras.tree.map_structure(_detached, args), **_detach(kwargs))
     except Exception:  # Whatever a user's layer raises: this way is closed.
         return None
-    for _, operation in walk.operations:
+    for operation in operations:
         _keras.forget_calls(operation)
     return ghost
 
@@ -86,7 +71,8 @@ def _detached(x: Any) -> Any:
     return _keras.KerasTensor(x.shape, dtype=x.dtype, sparse=x.sparse)
 
 
-def _weights(layer: Any) -> Counter[Any]:
+def weights(layer: Any) -> Counter[Any]:
+    """Returns the names and shapes of a layer's weights, and how often each is."""
     return Counter((v.name, tuple(v.shape)) for v in layer.weights)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _fresh, _keras
+from ._ghosts import SameVariables, spare_values
 from ._parts import path_between
-from ._refit import SameVariables
 from ._walk import Rules, Walk
 
 Memo = dict[int, Any]
@@ -140,9 +140,7 @@ def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any) -> Any:
         model: The model that it belongs to, for messages.
     """
     walk = _Transplant(layer, model, rules=SameVariables())
-    for variable in layer.variables:
-        value = _keras.raw_value(variable)
-        walk.remember(value, value)
+    spare_values(walk, [layer])
     for old, new in pairs:
         walk.memo.update({id(a): b for a, b in counterparts(old, new)})
     _drop_derived_state(walk, layer)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _keras
 from ._diff import Comparison
-from ._errors import DifferenceError, UsageTypeError, explain
-from ._probe import behaviour
+from ._errors import DifferenceError, explain
+from ._probe import behaviour, check_comparable
 from ._values import Difference
 
 
@@ -43,7 +42,7 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
     ...     break
     net/head.activation function
     """
-    _check(a, b)
+    check_comparable(a, b)
     yield from Comparison(a, b).run()
     if a is not b:
         yield from behaviour(a, b, inputs)
@@ -125,7 +124,7 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
     >>> regraft.verify(model, regraft.clone(model)).raise_if_different().variables
     2
     """
-    _check(a, b)
+    check_comparable(a, b)
     comparison = Comparison(a, b)
     found = list(comparison.run())
     if a is not b:
@@ -142,17 +141,3 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
 
 def _name(model: Any) -> str:
     return str(getattr(model, "name", type(model).__name__))
-
-
-def _check(a: Any, b: Any) -> None:
-    for argument, model in (("a", a), ("b", b)):
-        if not isinstance(model, _keras.Layer | _keras.Function):
-            raise UsageTypeError(
-                explain(
-                    "Only models, layers and Functions can be compared.",
-                    where=f"argument `{argument}`",
-                    expected="a `keras.Model`, `keras.Layer` or `keras.Function`",
-                    received=f"{model!r} (of type {type(model).__name__})",
-                    fix="pass the model itself",
-                )
-            )

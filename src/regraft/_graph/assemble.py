@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _keras, _transplant
 from .._errors import UsageError, explain
-from .._refit import SameVariables
+from .._ghosts import SameVariables, spare_values
 from .._rename import rename_layer
 from .._walk import Rules, Walk
 from .table import Part, Table
@@ -90,11 +90,8 @@ class Assembly:
         walk = _transplant.PartsWalk(root, name_giver, rules=rules)
         for model in remade:
             walk.remember(model, _keras.identity(name=model.name))
-        if self._is_trial:  # torch: parameter dicts hold the values too.
-            layers = [x for x in root if isinstance(x, _keras.Layer)]
-            for variable in (v for layer in layers for v in layer.variables):
-                value = _keras.raw_value(variable)
-                walk.remember(value, value)
+        if self._is_trial:
+            spare_values(walk, (x for x in root if isinstance(x, _keras.Layer)))
         walk.run()
         self.walks.append(walk)
         return walk

@@ -70,19 +70,18 @@ def dense(step: Step) -> Found:
     return _made(step, found, "units", weights)
 
 
-@pruning_rule(
-    *(layers.Conv1D, layers.Conv2D, layers.Conv3D),
-    *(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose),
-    makes=True,
-)
+# Their kernels have the channels that they make before those that they are given.
+_TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
+
+
+@pruning_rule(layers.Conv1D, layers.Conv2D, layers.Conv3D, *_TRANSPOSED, makes=True)
 def conv(step: Step) -> Found:
     """A convolution sums over the channels."""
     layer = step.layer
     if getattr(layer, "groups", 1) != 1:
         raise step.refusal("its channels are in groups, which must stay equal in size")
-    is_turned = "Transpose" in type(layer).__name__
     axis = channel_axis(layer, len(step.returned))
-    inner, outer = (-1, -2) if is_turned else (-2, -1)
+    inner, outer = (-1, -2) if isinstance(layer, _TRANSPOSED) else (-2, -1)
     weights = {
         "kernel": _taking({inner: step.on(axis), outer: step.chosen}),
         "bias": _taking({0: step.chosen}),

@@ -1,0 +1,44 @@
+"""Copies of layers that work on their originals' variables, and take no memory.
+
+A *ghost* goes further and forgets its variables: it can be built again, which tells
+how a layer's weights start, or what they would be for another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _keras
+from ._walk import Rules, Walk
+
+
+class SameVariables(Rules):
+    """Every variable stands for itself."""
+
+    def variable(self, variable: Any) -> Any:
+        """Returns the variable."""
+        return variable
+
+
+def spare_values(walk: Walk, layers: Iterable[Any]) -> None:
+    """Lets the values of variables stand for themselves, too.
+
+    On torch the parameter dicts of a layer hold them beside its variables.
+    """
+    for layer in layers:
+        for variable in layer.variables:
+            value = _keras.raw_value(variable)
+            walk.remember(value, value)
+
+
+def ghost_of(layer: Any) -> tuple[Any, list[Any]]:
+    """Returns a copy of a layer that can be built again, and all operations in it."""
+    walk = Walk(layer, rules=SameVariables())
+    spare_values(walk, [layer])
+    ghost = walk.run()
+    operations = [operation for _, operation in walk.operations]
+    for operation in operations:
+        if isinstance(operation, _keras.Layer):
+            _keras.forget_variables(operation)
+    return ghost, operations
