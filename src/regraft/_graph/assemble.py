@@ -74,7 +74,8 @@ class Assembly:
             along += others.get(key, ())
             if part.operation is not None and not self._is_remade(key):
                 parts.append(part)
-        remade = [self.table[key] for key in keys if self._is_remade(key)]
+        held = {inside for key in keys for inside in self.table[key].held}
+        remade = [self.table[k] for k in keys if k in held and self._is_remade(k)]
         for group, (parts, along) in groups.items():
             models = [x.operation for x in remade if x.group == group]
             root = [*(part.operation for part in parts), *along]

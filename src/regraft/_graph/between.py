@@ -14,49 +14,45 @@ from .splice import Place, add_call, add_call_of, another, as_new, is_operation,
 from .table import Table
 
 
-def insert_after(
-    table: Table, places: Sequence[Place], new: Any, port: int | None
+def insert(
+    table: Table,
+    places: Sequence[Place],
+    new: Any,
+    port: int | None,
+    *,
+    is_before: bool,
 ) -> Table:
-    """Puts a layer behind others, between each and all that use it."""
+    """Puts a layer behind others, or in front of them.
+
+    Behind a layer it stands between it and all that use it; in front, on one of the
+    tensors that the layer is given.
+    """
+    if is_before:
+        refuse_inputs(table, places, "insert", "insert it with `after=` the input")
     for i, place in enumerate(by_part(places)):
         old = table[place.part].operation
         made = as_new(new, old, verb="insert", where=place.path)
         if i and made is new and is_operation(made):
             made = another(made)
         if place.scope is None:
-            table = _aroundheld(table, place, made, is_before=False)
+            table = _around_held(table, place, made, is_before=is_before)
             continue
         part: int | None = None
         for call in calls_of(table, place):
-            number = _port(port, len(call.outputs), place, "output")
-            slot = Slot(call.number, number)
+            if is_before:
+                choices = list(dict.fromkeys(call.slots))
+                slot = choices[_port(port, len(choices), place, "input")]
+            else:
+                number = _port(port, len(call.outputs), place, "output")
+                slot = Slot(call.number, number)
             table, part, [out, *_] = _once(table, place.scope, made, part, slot)
             table = lead(
-                table, place.scope, {slot: out}, verb="insert", apart_from=[out.call]
-            )
-    return table
-
-
-def insert_before(
-    table: Table, places: Sequence[Place], new: Any, port: int | None
-) -> Table:
-    """Puts a layer in front of others, on one of the tensors they are given."""
-    refuse_inputs(table, places, "insert", "insert it with `after=` the input")
-    for i, place in enumerate(by_part(places)):
-        old = table[place.part].operation
-        made = as_new(new, old, verb="insert", where=place.path)
-        if i and made is new and is_operation(made):
-            made = another(made)
-        if place.scope is None:
-            table = _aroundheld(table, place, made, is_before=True)
-            continue
-        part: int | None = None
-        for call in calls_of(table, place):
-            choices = list(dict.fromkeys(call.slots))
-            slot = choices[_port(port, len(choices), place, "input")]
-            table, part, [out, *_] = _once(table, place.scope, made, part, slot)
-            table = lead(
-                table, place.scope, {slot: out}, verb="insert", only=[call.number]
+                table,
+                place.scope,
+                {slot: out},
+                verb="insert",
+                apart_from=[out.call],
+                only=[call.number] if is_before else None,
             )
     return table
 
@@ -89,7 +85,7 @@ def _port(port: int | None, count: int, place: Place, what: str) -> int:
     )
 
 
-def _aroundheld(table: Table, place: Place, new: Any, *, is_before: bool) -> Table:
+def _around_held(table: Table, place: Place, new: Any, *, is_before: bool) -> Table:
     """Inside a layer nothing is known of the calls: two layers act as one there."""
     if not isinstance(new, _keras.Layer):
         raise held(place, "insert", "an operation")

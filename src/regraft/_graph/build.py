@@ -18,10 +18,11 @@ from .._rename import rename_layer
 from .._walk import without_collector
 from . import fitting, optimizers
 from .assemble import Assembly
+from .calls import Call
 from .fates import note
 from .slots import Slot, put, slots_in
 from .survival import survives_files
-from .table import Call, Part, Table
+from .table import Part, Table
 from .tracing import trace
 
 

@@ -15,6 +15,7 @@ import keras
 from .. import _keras
 from .._errors import UsageError, explain
 from . import infer
+from .calls import Call, next_number
 from .places import by_part, calls_of, held, refuse_inputs
 from .slots import Slot, put, slots_in
 from .splice import (
@@ -30,7 +31,7 @@ from .splice import (
     name_clash,
     names_in,
 )
-from .table import Call, Table, next_number, scopes
+from .table import Table, scopes
 
 # --- replace --------------------------------------------------------------------------
 
@@ -339,7 +340,7 @@ def append(table: Table, layers: Sequence[Any], output: int | None) -> Table:
             outputs = keras.tree.pack_sequence_as(table.scope.outputs, flat)
         else:
             outputs = put(table.scope.outputs, {slot: made})
-        scope = table.scope.having(table.scope.calls, outputs=outputs)
+        scope = table.scope.having(outputs=outputs)
         table = table.having(root, scope=scope)
     return table
 

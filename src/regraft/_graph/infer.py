@@ -18,8 +18,9 @@ import keras
 from .. import _keras
 from .._errors import UsageError, explain
 from .assemble import Assembly
+from .calls import Call, Scope
 from .slots import Slot, put, slots_in
-from .table import Call, Scope, Table, scopes
+from .table import Table, scopes
 
 
 def refresh(
@@ -217,8 +218,10 @@ def _through(
     return table, _tensors(scope, scope.outputs)
 
 
-def like_input(scope: Scope, slot: Slot, tensor: Any) -> Any:
-    """Returns an input of another shape in place of an input of a scope."""
+def like_input(
+    scope: Scope, slot: Slot, tensor: Any, *, name: str | None = None
+) -> Any:
+    """Returns an input with the shape of a tensor, and else like one of a scope."""
     old = scope.tensor(slot)
     layer = _keras.input_layer_of(old)
     with _keras.quiet_globals():
@@ -228,8 +231,14 @@ def like_input(scope: Scope, slot: Slot, tensor: Any) -> Any:
             sparse=old.sparse,
             ragged=getattr(old, "ragged", None),
             optional=bool(getattr(layer, "optional", False)),
-            name=old.name if layer is None else layer.name,
+            name=name or input_name(old),
         )
+
+
+def input_name(tensor: Any) -> str:
+    """Returns the name of the input that a tensor is."""
+    layer = _keras.input_layer_of(tensor)
+    return str(tensor.name if layer is None else layer.name)
 
 
 def with_input(table: Table, key: int, slot: Slot, tensor: Any) -> Table:

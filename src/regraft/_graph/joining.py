@@ -8,10 +8,12 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
+from . import infer
+from .calls import Scope, next_number
 from .reading import Graph, graph, of_table
 from .slots import Slot, slots_in
-from .splice import add_call, add_call_of, as_new, counted
-from .table import Call, Part, Scope, Table, next_number
+from .splice import add_call, add_call_of, add_input, as_new, counted, names_in
+from .table import Part, Table
 
 How = Literal["chain", "parallel"]
 
@@ -154,32 +156,18 @@ def _parallel(table: Table, keys: list[int], merge: Any, shares: bool) -> Table:
 def _inputs_of(table: Table, key: int) -> tuple[Table, list[Slot]]:
     """Gives the new model inputs like those of one of its parts."""
     made = []
-    for slot in slots_in(table.scope_of(key).inputs):
-        old = table.scope_of(key).tensor(slot)
-        taken = {table[call.part].name for call in table.scope.calls}
+    inner = table.scope_of(key)
+    for slot in slots_in(inner.inputs):
+        old = inner.tensor(slot)
+        taken = {*names_in(table, table.root)}
         taken |= {part.name for part in table.parts.values() if part.scope is not None}
-        layer = _keras.input_layer_of(old)
-        wanted = old.name if layer is None else layer.name
-        with _keras.quiet_globals():
-            tensor = keras.Input(
-                batch_shape=old.shape,
-                dtype=old.dtype,
-                sparse=old.sparse,
-                optional=bool(getattr(layer, "optional", False)),
-                name=counted(wanted, taken),
-            )
-        node = _keras.producer(tensor)
-        table, part = table.adding(node.operation)
-        arguments: Any = ((), {})
-        call = Call(part, arguments, (tensor,), node=node, read=arguments)
-        scope = table.scope
-        before = slots_in(scope.inputs)
-        inputs = [*before, Slot(call.number)]
-        scope = scope.having(
-            [*scope.calls, call], inputs=inputs[0] if len(inputs) == 1 else inputs
-        )
+        name = counted(infer.input_name(old), taken)
+        tensor = infer.like_input(inner, slot, old, name=name)
+        table, new = add_input(table, table.root, tensor, last=True)
+        inputs = [*slots_in(table.scope.inputs), new]
+        scope = table.scope.having(inputs=inputs[0] if len(inputs) == 1 else inputs)
         table = table.having(table.root, scope=scope)
-        made.append(Slot(call.number))
+        made.append(new)
     return table, made
 
 
@@ -200,5 +188,5 @@ def _call(table: Table, key: int, given: list[Slot]) -> tuple[Table, list[Slot]]
 
 
 def _ending(table: Table, outputs: Any) -> Table:
-    scope = table.scope.having(table.scope.calls, outputs=outputs)
+    scope = table.scope.having(outputs=outputs)
     return table.having(table.root, scope=scope)

@@ -15,9 +15,9 @@ import numpy as np
 from .. import _keras
 from .._errors import UsageError
 from . import infer
+from .calls import Call, Scope
 from .patterns import Param, Pattern, Step, Trace, in_reach
 from .slots import Slot, slots_in
-from .table import Call, Scope
 
 # With more tensors than these, a sum is only found in the order it was written in.
 MOST_PERMUTED = 4

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from .. import _keras
 from .._errors import UsageError, explain
+from .calls import Call
 from .splice import Place
-from .table import Call, Table
+from .table import Table
 
 
 def by_part(places: Sequence[Place]) -> list[Place]:

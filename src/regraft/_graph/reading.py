@@ -17,6 +17,7 @@ from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Selection, Where, select
 from .._walk import without_collector
 from . import picture, text
+from .inlining import End
 from .node import Node, Ref, nodes_of
 from .slots import slots_in
 from .table import Table, read
@@ -137,7 +138,7 @@ class Graph(Verbs):
         if isinstance(end, str):
             node = self[end]
         elif isinstance(end, Ref):
-            return self[end].place, end.output
+            return End(self[end].place, end.output)
         elif isinstance(end, Node):  # Perhaps of another graph of the model.
             node = self[Ref(end.path, end.call)]
         else:
@@ -152,7 +153,7 @@ class Graph(Verbs):
                     fix=f"pass `regraft.Ref({node.path!r}, output=0)`",
                 )
             )
-        return node.place, 0
+        return End(node.place, 0)
 
     @cached_property
     def _first(self) -> dict[str, Node]:

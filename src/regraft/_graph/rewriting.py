@@ -11,11 +11,12 @@ from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from . import build, infer
 from .assemble import Assembly
+from .calls import Call, Scope
 from .matching import Match, Matcher, Miss
 from .patterns import Pattern, Trace, name_of, parameters_of, refused
 from .slots import Slot, put
 from .splice import Splicer, another, lead, name_clash
-from .table import Call, Scope, Table, scopes
+from .table import Table, scopes
 
 # How often a pattern is tried on tensors of the model before it is given up.
 MOST_TRIALS = 500

@@ -15,8 +15,9 @@ from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
 from .._walk import Walk
 from . import infer
+from .calls import Call, in_order
 from .slots import Slot, put, slots_in
-from .table import Call, Table, in_order
+from .table import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +139,19 @@ def name_clash(table: Table, key: int, name: str, verb: str) -> UsageError:
 
 
 # --- calls --------------------------------------------------------------------------
+
+
+def add_input(
+    table: Table, key: int, tensor: Any, *, last: bool = False
+) -> tuple[Table, Slot]:
+    """Returns the table with one more input, the first or the last call of a model."""
+    node = _keras.producer(tensor)
+    table, part = table.adding(node.operation)
+    arguments: Any = ((), {})
+    call = Call(part, arguments, (tensor,), node=node, read=arguments)
+    scope = table.scope_of(key)
+    calls = [*scope.calls, call] if last else [call, *scope.calls]
+    return table.having(key, scope=scope.having(calls)), Slot(call.number)
 
 
 def add_call(

@@ -10,104 +10,14 @@ whoever names it follows. Tables are never changed: each edit makes another one.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from .. import _keras
-from .slots import Slot, put, same, slots_in
-
-_numbers = itertools.count()
-
-
-def next_number() -> int:
-    """Returns a number that no part and no call has."""
-    return next(_numbers)
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of a part.
-
-    Attributes:
-        part: The key of what is called.
-        arguments: What it is called with, `Slot`s in place of tensors.
-        outputs: Symbolic tensors like those that it returns.
-        number: By which `Slot`s name it.
-        node: Keras's record of the call, if it was read from a model.
-        read: The arguments as they were read.
-    """
-
-    part: int
-    arguments: tuple[Any, dict[str, Any]]
-    outputs: tuple[Any, ...]
-    number: int = field(default_factory=lambda: next(_numbers))
-    node: Any = None
-    read: Any = None
-
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """The tensors that it is called with."""
-        return slots_in(self.arguments)
-
-    @property
-    def is_as_read(self) -> bool:
-        """Whether it is called with what it was called with in the model."""
-        if self.node is None:
-            return False
-        return self.arguments is self.read or same(self.arguments, self.read)
-
-    def fed(self, moved: Mapping[Slot, Slot]) -> Call:
-        """Returns the call with other tensors in place of some."""
-        if not any(slot in moved for slot in self.slots):
-            return self
-        return dataclasses.replace(self, arguments=put(self.arguments, moved))
-
-
-@dataclass(frozen=True, eq=False)
-class Scope:
-    """The calls of a model, in an order that works.
-
-    Attributes:
-        calls: The calls.
-        inputs: The model's inputs: `Slot`s, in the structure that it takes.
-        outputs: The model's outputs, in the structure that it returns.
-        read: The scope as it was read from a model.
-    """
-
-    calls: tuple[Call, ...]
-    inputs: Any
-    outputs: Any
-    read: Scope | None = None
-
-    @cached_property
-    def by_number(self) -> dict[int, Call]:
-        """The calls, by number."""
-        return {call.number: call for call in self.calls}
-
-    def consumers(self, slot: Slot) -> list[Call]:
-        """Returns the calls that are given a tensor."""
-        return [call for call in self.calls if slot in call.slots]
-
-    def tensor(self, slot: Slot) -> Any:
-        """Returns a symbolic tensor like the one in a slot."""
-        return self.by_number[slot.call].outputs[slot.output]
-
-    def having(self, calls: Iterable[Call], **changes: Any) -> Scope:
-        """Returns the scope with other calls, in an order that works."""
-        calls = tuple(calls)
-        return dataclasses.replace(self, calls=calls, **changes)
-
-    def used(self) -> Scope:
-        """Returns the scope without the calls that no output needs."""
-        needed = {slot.call for slot in slots_in((self.inputs, self.outputs))}
-        for call in reversed(self.calls):
-            if call.number in needed:
-                needed.update(slot.call for slot in call.slots)
-        calls = [call for call in self.calls if call.number in needed]
-        return self if len(calls) == len(self.calls) else self.having(calls)
+from .calls import Call, Scope, next_number
+from .slots import Slot, same
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,13 +112,13 @@ class Table:
 
     def doubling(self, key: int) -> tuple[Table, int]:
         """Returns the table with a second one of a part, inside too, and its key."""
-        group = next(_numbers)
+        group = next_number()
         below: dict[int, int] = {}
         stack = [key]
         while stack:
             current = stack.pop()
             if current not in below:
-                below[current] = next(_numbers)
+                below[current] = next_number()
                 stack += self.inside(current)
         doubles: dict[int, Part] = {}
         for old, new in below.items():
@@ -358,7 +268,7 @@ class Reader:
                 stack.extend(inside)
                 continue
             stack.pop()
-            self._keys[id(current)] = next(_numbers)
+            self._keys[id(current)] = next_number()
             self._put(current)
         self._fill(operation)
         return self._keys[id(operation)]
@@ -427,34 +337,6 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
         return _keras.map_leaves(lambda tensor: slots[id(tensor)], struct)
 
     return Scope(tuple(calls), find(inner.input), find(inner.output))
-
-
-def in_order(calls: Iterable[Call]) -> tuple[Call, ...] | None:
-    """Returns calls so that each comes after those it needs; None for a cycle.
-
-    Those that may stay in their order do.
-    """
-    known = {call.number: call for call in calls}
-    order: dict[int, Call] = {}
-    waiting: set[int] = set()
-    for call in known.values():
-        stack = [call]
-        while stack:
-            current = stack[-1]
-            needs = [
-                known[slot.call]
-                for slot in current.slots
-                if slot.call in known and slot.call not in order
-            ]
-            if not needs or current.number in order:
-                order.setdefault(current.number, current)
-                stack.pop()
-            elif current.number in waiting:
-                return None
-            else:
-                waiting.add(current.number)
-                stack.extend(reversed(needs))
-    return tuple(order.values())
 
 
 def scopes(table: Table) -> Iterator[int]:

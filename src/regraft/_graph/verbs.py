@@ -6,6 +6,7 @@ behind the graph, and leave the work to the modules that know one kind of edit e
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +15,13 @@ from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Where
 from . import between, build, cut, edit, fates, fitting, rewriting
 from .attributes import set_attributes
+from .inlining import map_ends
 from .places import by_part
 from .splice import Place
 from .table import Table
 
 
-class Verbs:
+class Verbs(ABC):
     """What can be done with a graph."""
 
     _table: Table
@@ -83,8 +85,8 @@ class Verbs:
             )
         where = before if after is None else after
         table, places = self._places(where, "insert", call, stays_shared=True)
-        verb = between.insert_before if after is None else between.insert_after
-        return self._with(verb(table, places, new, port))
+        is_before = after is None
+        return self._with(between.insert(table, places, new, port, is_before=is_before))
 
     def remove(self, where: Where, *, keep: Any = None, call: int | None = None) -> Any:
         """Takes layers out: what used them uses what they were given.
@@ -331,12 +333,13 @@ class Verbs:
 
     # --- places -------------------------------------------------------------------
 
+    @abstractmethod
     def _with(self, table: Table) -> Any:
-        raise NotImplementedError
+        """Returns the graph that a table describes."""
 
+    @abstractmethod
     def find(self, where: Where) -> Any:
         """Returns the nodes that a selector means."""
-        raise NotImplementedError
 
     def _places(
         self, where: Where, verb: str, call: int | None, *, stays_shared: bool = False
@@ -378,11 +381,11 @@ class Verbs:
     def _ends(self, struct: Any) -> Any:
         if struct is None:
             return None
-        return cut.map_ends(self._end, struct)
+        return map_ends(self._end, struct)
 
+    @abstractmethod
     def _end(self, end: Any) -> Any:
         """Turns a path, a `Ref` or a node into a place; leaves the rest alone."""
-        return end
 
     def _check_build(self, name: Any, mismatch: Any, compiled: Any) -> None:
         fitting.check(mismatch)
