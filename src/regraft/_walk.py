@@ -87,7 +87,7 @@ class Walk:
         self.initializers: list[tuple[Any, Any]] = []
         self.functions: list[types.FunctionType] = []
         self._graphs: list[tuple[Any, Any]] = []
-        self._tensors: list[tuple[Any, Any]] = []
+        self._tensors: list[tuple[Any, Any, Any]] = []
         self._trackers: list[tuple[Any, Any]] = []
         self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
         self._cut: set[int] = set()
@@ -167,8 +167,11 @@ class Walk:
     def translate(self, state: dict[str, Any]) -> None:
         """Puts the copy of each value in its place."""
         memo, makers, empties = self.memo, self._quick_makers, self._empties
-        for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
-            key, kind = id(value), type(value)
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            key = id(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind in empties and not value:
@@ -187,8 +190,11 @@ class Walk:
             Whether all of them were.
         """
         memo, empties = self.memo, self._empties
-        for name, value in [i for i in state.items() if type(i[1]) not in ATOMS]:
-            key, kind = id(value), type(value)
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            key = id(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind is tuple:
@@ -244,9 +250,9 @@ class Walk:
         """Tells whether `cut` was said of a tensor."""
         return id(tensor) in self._cut
 
-    def note_tensor(self, tensor: Any, new: Any) -> None:
-        """Notes a symbolic tensor, whose history is written at the end."""
-        self._tensors.append((tensor, new))
+    def note_tensor(self, tensor: Any, new: Any, node: Any) -> None:
+        """Notes a symbolic tensor of a node: its history is written at the end."""
+        self._tensors.append((tensor, new, node))
 
     def note_graph(self, graph: Any, new: Any) -> None:
         """Notes a graph, whose index of nodes is written at the end."""
@@ -319,13 +325,14 @@ class Walk:
             mine = [memo[id(node)] for node in list.__iter__(nodes) if id(node) in memo]
             list.extend(new, mine)
             if inbound:
-                index.update({id(node): i for i, node in enumerate(mine)})
+                for i, node in enumerate(mine):
+                    index[id(node)] = i
         for _, graph in self._graphs:  # Layers that both models share get a new call.
             for node in _keras.own_nodes(graph):
                 if id(node) not in index:
                     index[id(node)] = _keras.append_call(node)
-        for tensor, new in self._tensors:
-            node = memo.get(id(_keras.producer(tensor)))
+        for tensor, new, producer in self._tensors:
+            node = memo.get(id(producer))
             _keras.set_history(new, tensor, node, index.get(id(node), 0))
         for _, new in self._graphs:
             _keras.set_node_keys(new, index)

@@ -58,7 +58,8 @@ def _copy_module(module: Any, walk: Any) -> Any:
 def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
     state.pop("_compiled_call_impl", None)  # As `__getstate__` has it.
-    walk.copy_items(state, vars(new))
+    walk.translate(state)
+    vars(new).update(state)
 
 
 def devices() -> dict[str, Any]:

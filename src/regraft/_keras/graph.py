@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras.src.ops.function import Function
 from keras.src.ops.node import KerasHistory
 
+from .._atoms import ATOMS
 from .classes import InputLayer
 
 # Lists of call nodes. They also name calls made by other models, so a copy
 # never follows them: it receives the nodes that were reached another way.
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
+
+# What a graph has at each depth.
+GRAPH_INDICES = ("_nodes_by_depth", "_operations_by_depth")
 
 
 def history(tensor: Any) -> Any:
@@ -25,8 +30,8 @@ def producer(tensor: Any) -> Any:
     made_by = history(tensor)
     if made_by is None or made_by.operation is None:
         return None
-    nodes = made_by.operation._inbound_nodes
-    return nodes[made_by.node_index] if made_by.node_index < len(nodes) else None
+    nodes, index = made_by.operation._inbound_nodes, made_by.node_index
+    return nodes[index] if index < len(nodes) else None
 
 
 def own_nodes(function: Any) -> Iterator[Any]:
@@ -42,34 +47,58 @@ def copy_node(node: Any, new: Any, copy_of: Any) -> None:
     What a node holds belongs to it alone, so its lists need no memo.
     """
     arguments = node.arguments
+    fields = arguments.__dict__
     made = object.__new__(type(arguments))
+    if _is_one_tensor(fields):
+        before = fields["args"][0]
+        tensor = copy_of(before)
+        flat = [tensor if x is before else x for x in fields["_flat_arguments"]]
+        made.args, made.kwargs = (tensor,), fields["kwargs"].copy()
+        made._flat_arguments = flat
+        single = fields["_single_positional_tensor"]
+        made._single_positional_tensor = None if single is None else tensor
+        made.keras_tensors = [tensor]
+    else:
+        made.__dict__ = {
+            name: [copy_of(x) for x in value] if type(value) is list else copy_of(value)
+            for name, value in fields.items()
+        }
     new.__dict__ = {
         **node.__dict__,
         "operation": copy_of(node.operation),
         "outputs": [copy_of(tensor) for tensor in node.outputs],
         "arguments": made,
     }
-    fields = arguments.__dict__
-    if _is_one_tensor(fields):
-        tensor = copy_of(fields["_single_positional_tensor"])
-        made.args, made.kwargs = (tensor,), {}
-        made._flat_arguments = [tensor]
-        made._single_positional_tensor = tensor
-        made.keras_tensors = [tensor]
-        return
-    made.__dict__ = {
-        name: [copy_of(x) for x in value] if type(value) is list else copy_of(value)
-        for name, value in fields.items()
-    }
 
 
 def _is_one_tensor(fields: dict[str, Any]) -> bool:
-    """Tells whether a call got one tensor and nothing else, as most calls do."""
-    tensor = fields.get("_single_positional_tensor")
-    if tensor is None or len(fields) != 5 or fields["kwargs"]:
+    """Tells whether a call got one tensor and else atoms, as most calls do."""
+    args, tensors = fields["args"], fields["keras_tensors"]
+    if len(args) != 1 or len(tensors) != 1 or args[0] is not tensors[0]:
         return False
-    lists = fields["args"], fields["_flat_arguments"], fields["keras_tensors"]
-    return all(len(items) == 1 and items[0] is tensor for items in lists)
+    kwargs = fields["kwargs"]
+    return len(fields) == 5 and ATOMS.issuperset(map(type, kwargs.values()))
+
+
+def copy_graph_index(index: Any, memo: dict[int, Any], copy_of: Any) -> Any:
+    """Returns the copy of a dict that lists what a graph has at each depth.
+
+    The walk could copy it as it copies any dict of lists; these have as many lists as
+    a chain has layers. None where it is not as Keras makes it.
+    """
+    if type(index) not in (dict, defaultdict):
+        return None
+    if not all(type(k) is int and type(v) is list for k, v in index.items()):
+        return None
+    if getattr(index, "default_factory", None) not in (None, list):
+        return None
+    new = index.copy()
+    for depth, items in index.items():
+        if id(items) in memo:
+            new[depth] = memo[id(items)]
+        else:
+            new[depth] = memo[id(items)] = [*map(copy_of, items)]
+    return new
 
 
 def append_call(node: Any) -> int:

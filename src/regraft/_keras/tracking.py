@@ -32,16 +32,19 @@ def copy_tracker(
         Whether the copy is complete. If not, `index_tracker` has to be called
         when the walk has seen everything.
     """
-    complete = tracker.stored_ids.keys() == tracker.config.keys()
+    before = tracker.stored_ids
+    complete = len(before) == len(tracker.config)
     config: dict[str, Any] = {}
     stored_ids: dict[str, set[int]] = {}
     for name, (test, store) in tracker.config.items():
-        if complete and type(store) is list and id(store) not in memo:
+        if type(store) is list and name in before and id(store) not in memo:
             twin = memo[id(store)] = []
             if store:
                 twin += map(copy_of, store)
+                complete = complete and before[name] == set(map(id, store))
+            elif before[name]:
+                complete = False
             stored_ids[name] = set(map(id, twin))
-            complete = tracker.stored_ids[name] == set(map(id, store))
         else:
             twin = copy_of(store)  # Perhaps still without its items.
             complete = False
@@ -93,21 +96,29 @@ def rebind_wrappers(
         wrapper: Any = state.get(name)
         if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
             continue
-        attributes = wrapper.__dict__.copy()
-        method: Any = attributes.pop("__wrapped__", None)
+        attributes = wrapper.__dict__
+        method: Any = attributes.get("__wrapped__")
         if type(method) is not MethodType or method.__self__ is not layer:
             continue
-        if not ATOMS.issuperset(map(type, attributes.values())):
-            continue
         bound = MethodType(method.__func__, new)
-        attributes["__wrapped__"] = bound
-        cells = CellType(new), CellType(bound)
+        if len(attributes) == 1:
+            attributes = {"__wrapped__": bound}
+        else:
+            attributes = {**attributes, "__wrapped__": None}
+            if not ATOMS.issuperset(map(type, attributes.values())):
+                continue
+            attributes["__wrapped__"] = bound
         memo[id(wrapper)] = made = FunctionType(
-            code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells
+            code,
+            wrapper.__globals__,
+            wrapper.__name__,
+            wrapper.__defaults__,
+            (CellType(new), CellType(bound)),
         )
         if wrapper.__annotations__:
             made.__annotations__ = dict(wrapper.__annotations__)
-        made.__kwdefaults__ = wrapper.__kwdefaults__
+        if wrapper.__kwdefaults__:
+            made.__kwdefaults__ = wrapper.__kwdefaults__
         made.__qualname__ = wrapper.__qualname__
         made.__module__ = wrapper.__module__
         made.__doc__ = wrapper.__doc__

@@ -10,6 +10,8 @@ from .._atoms import ATOMS, NAMES
 from .._errors import CopyError, explain
 
 Maker = Callable[[Any, Any], Any]
+# Makes a maker to the measure of a class.
+Tailor = Callable[[type], Maker]
 
 
 def refuse(walk: Any, obj: Any, reason: str) -> CopyError:
@@ -53,8 +55,13 @@ def needs_hash(key: Any) -> bool:
 
 def is_simple(content: dict[Any, Any]) -> bool:
     """Tells whether a dict holds nothing but atoms, and tuples of them."""
-    for value in [v for v in dict.values(content) if type(v) not in ATOMS]:
-        if type(value) is not tuple or not ATOMS.issuperset(map(type, value)):
-            return False
-    keys = dict.keys(content)
-    return are_names(keys) or not any(map(needs_hash, keys))
+    if not ATOMS.issuperset(map(type, dict.values(content))):
+        for value in dict.values(content):
+            kind = type(value)
+            if kind in ATOMS:
+                continue
+            if kind is not tuple or not ATOMS.issuperset(map(type, value)):
+                return False
+    if NAMES.issuperset(map(type, content)):
+        return True
+    return not any(map(needs_hash, dict.keys(content)))

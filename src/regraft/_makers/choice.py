@@ -10,7 +10,7 @@ from .. import _backends, _keras
 from .._atoms import is_shared_class
 from . import containers, functions, models, weak
 from .base import Maker
-from .instances import make_by_deepcopy, make_by_reduce, make_instance
+from .instances import instance_maker, make_by_deepcopy, make_by_reduce
 
 _USER_COPIERS: dict[type, Maker] = {}
 
@@ -54,9 +54,9 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if is_shared_class(kind) or _keras.is_surroundings(kind):
         return _share
-    found = _by_class(kind, models.MAKERS)
-    if found is not None:
-        return found
+    tailor = _by_class(kind, models.TAILORS)
+    if tailor is not None:
+        return tailor(kind)
     for framework in frameworks:
         if issubclass(kind, framework.shared_types()):
             return _share
@@ -68,7 +68,7 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if hasattr(kind, "__deepcopy__"):
         return make_by_deepcopy
-    return make_instance if _has_plain_class(kind, obj) else make_by_reduce
+    return instance_maker(kind) if _has_plain_class(kind, obj) else make_by_reduce
 
 
 def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:
@@ -76,8 +76,8 @@ def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:
     return walk.remember(obj, new)
 
 
-def _by_class(kind: type, makers: dict[type, Maker]) -> Maker | None:
-    return next((makers[base] for base in kind.__mro__ if base in makers), None)
+def _by_class(kind: type, known: dict[type, Any]) -> Any:
+    return next((known[base] for base in kind.__mro__ if base in known), None)
 
 
 def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:

@@ -8,7 +8,7 @@ from typing import Any
 from .._atoms import ATOMS
 from .._errors import CopyError
 from .._parts import slots_of
-from .base import refuse
+from .base import Maker, refuse
 
 
 def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
@@ -45,10 +45,32 @@ def fill_slots(walk: Any, obj: Any, new: Any) -> None:
         member.__set__(new, walk.copy_of(value))
 
 
-def make_instance(walk: Any, obj: Any) -> Any:
+def _make_instance(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
     if not copy_simple_attributes(walk, obj, new):
         walk.fill_later(fill_attributes, obj, new)
+    return new
+
+
+def instance_maker(kind: Any) -> Maker:
+    """Returns a maker of instances, which knows how the class keeps attributes."""
+    customs = ("__getattribute__", "__setattr__")
+    if any(getattr(kind, name) is not getattr(object, name) for name in customs):
+        return _make_instance
+    if not kind.__dictoffset__ or slots_of(kind):
+        return _make_instance
+    return _make_plain_instance
+
+
+def _make_plain_instance(walk: Any, obj: Any) -> Any:
+    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    state = obj.__dict__
+    if state:
+        state = state.copy()
+        if ATOMS.issuperset(map(type, state.values())) or walk.settle(state):
+            new.__dict__ = state
+        else:
+            walk.fill_later(fill_attributes, obj, new)
     return new
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from .. import _keras
 from . import containers
-from .base import Maker, are_atoms, are_names, is_simple
-from .instances import fill_slots, make_instance
+from .base import Maker, Tailor, are_atoms, are_names, is_simple
+from .instances import fill_slots, instance_maker
 
 
 def _make_variable(walk: Any, obj: Any) -> Any:
@@ -42,9 +41,10 @@ def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
     walk.translate(state)
     object.__setattr__(new, "__dict__", state)
     if _keras.history(obj) is not None:
-        walk.note_tensor(obj, new)
+        node = _keras.producer(obj)
+        walk.note_tensor(obj, new, node)
         if not walk.is_cut(obj):
-            walk.copy_of(_keras.producer(obj))
+            walk.copy_of(node)
 
 
 def _make_operation(walk: Any, obj: Any) -> Any:
@@ -81,6 +81,9 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         for tensor in _keras.foreign_inputs(obj):
             walk.cut(tensor)
         state.pop("_nodes", None)
+        if walk.keep is None:
+            for name in _keras.GRAPH_INDICES:
+                _copy_index(walk, state.get(name))
     if is_trainer:
         for name, value in _keras.RUNTIME_STATE.items():
             if name in state:
@@ -96,6 +99,13 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     fill_slots(walk, obj, new)
 
 
+def _copy_index(walk: Any, index: Any) -> None:
+    if id(index) not in walk.memo:
+        new = _keras.copy_graph_index(index, walk.memo, walk.copy_of)
+        if new is not None:
+            walk.memo[id(index)] = new
+
+
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     """Makes a list of the same class, for what will turn out to be the copy's."""
     memo = walk.memo
@@ -107,7 +117,11 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     walk.note_node_list(nodes, new, inbound=inbound)
     if kind is list:
         return
-    for attribute, value in nodes.__dict__.items():
+    attributes = nodes.__dict__
+    if kind is _keras.TrackedList and attributes.keys() == {"tracker"}:
+        new.tracker = walk.copy_of(attributes["tracker"])
+        return
+    for attribute, value in attributes.items():
         if id(value) in memo:
             twin = memo[id(value)]
         elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
@@ -136,55 +150,65 @@ def _make_tracker(walk: Any, obj: Any) -> Any:
 
 
 def _tracked(
-    kind: Any, is_simple: Callable[[Any], bool], add: Callable[[Any, Any], None]
-) -> Maker:
-    """Returns a maker of containers of a class by which a tracker watches them.
+    tracked: type, is_simple: Callable[[Any], bool], add: Callable[[Any, Any], None]
+) -> Tailor:
+    """Returns a tailor for containers of a class by which a tracker watches them.
 
     Keras wraps every list, dict and set on a layer, so they are a quarter of all
     objects. Mostly the tracker's copy is known and what is in them is simple.
     """
-    usual = next(m for base, m in containers.MAKERS.items() if issubclass(kind, base))
-    empty = functools.partial(kind.__new__, kind)
+    base: Any = next(base for base in containers.MAKERS if issubclass(tracked, base))
+    usual, blank = containers.MAKERS[base], base.__new__
 
     def make(walk: Any, obj: Any) -> Any:
-        attributes = obj.__dict__
-        tracker = walk.memo.get(id(attributes.get("tracker")))
-        if tracker is None or len(attributes) != 1 or type(obj) is not kind:
+        memo, attributes = walk.memo, obj.__dict__
+        tracker = memo.get(id(attributes.get("tracker")))
+        if tracker is None or len(attributes) != 1 or (obj and not is_simple(obj)):
             return usual(walk, obj)
-        if not is_simple(obj):
-            return usual(walk, obj)
-        new = empty()
-        add(new, obj)
+        new = memo[id(obj)] = blank(tracked)
+        if obj:
+            add(new, obj)
         new.tracker = tracker
-        walk.memo[id(obj)] = new
         return new
 
-    return make
+    # A subclass may do with its tracker what it likes.
+    return lambda kind: make if kind is tracked else usual
 
 
-def _noting(collection: str) -> Maker:
-    """Returns a maker of instances that also lists the pair on the walk."""
+def _noted(collection: str) -> Tailor:
+    """Returns a tailor for instances that are also listed on the walk."""
 
-    def make(walk: Any, obj: Any) -> Any:
-        new = make_instance(walk, obj)
-        getattr(walk, collection).append((obj, new))
-        return new
+    def tailor(kind: type) -> Maker:
+        make_instance = instance_maker(kind)
 
-    return make
+        def make(walk: Any, obj: Any) -> Any:
+            new = make_instance(walk, obj)
+            getattr(walk, collection).append((obj, new))
+            return new
+
+        return make
+
+    return tailor
 
 
-MAKERS: dict[type, Maker] = {
-    _keras.Variable: _make_variable,
-    _keras.KerasTensor: _make_tensor,
-    _keras.Operation: _make_operation,
-    _keras.BaseOptimizer: _noting("optimizers"),
-    _keras.Metric: _noting("metrics"),
-    _keras.SeedGenerator: _noting("seed_generators"),
-    _keras.Initializer: _noting("initializers"),
-    _keras.Node: _make_node,
-    _keras.Tracker: _make_tracker,
+def _always(maker: Maker) -> Tailor:
+    """Returns a tailor who has one maker for all classes."""
+    return lambda kind: maker
+
+
+# Who makes a maker to the measure of a class.
+TAILORS: dict[type, Tailor] = {
+    _keras.Variable: _always(_make_variable),
+    _keras.KerasTensor: _always(_make_tensor),
+    _keras.Operation: _always(_make_operation),
+    _keras.BaseOptimizer: _noted("optimizers"),
+    _keras.Metric: _noted("metrics"),
+    _keras.SeedGenerator: _noted("seed_generators"),
+    _keras.Initializer: _noted("initializers"),
+    _keras.Node: _always(_make_node),
+    _keras.Tracker: _always(_make_tracker),
     _keras.TrackedList: _tracked(_keras.TrackedList, are_atoms, list.extend),
     _keras.TrackedDict: _tracked(_keras.TrackedDict, is_simple, dict.update),
     _keras.TrackedSet: _tracked(_keras.TrackedSet, are_names, set.update),
-    _keras.KerasSaveable: make_instance,
+    _keras.KerasSaveable: instance_maker,
 }
