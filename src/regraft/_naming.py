@@ -7,6 +7,7 @@ come out with other names, or even with names that are taken.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from . import _keras
@@ -37,7 +38,7 @@ def follow_masks(
             masks += zip(node.input_tensors, other.input_tensors, strict=False)
 
 
-def name_apart(outputs: list[Any], made: dict[int, Any]) -> None:
+def name_apart(outputs: list[Any], made: Mapping[int, Any], copied: list[Any]) -> None:
     """Gives operations that Keras named itself names that are not taken.
 
     Keras counts from the start in each program; a model that was loaded brings
@@ -45,11 +46,13 @@ def name_apart(outputs: list[Any], made: dict[int, Any]) -> None:
 
     Args:
         outputs: The outputs of the new graph.
-        made: What each old operation became: those keep their names.
+        made: Operations that were made on purpose: those keep their names.
+        copied: Nodes that were copied with all that is behind them, names included.
     """
     copies = {id(new) for new in made.values()}
-    found = _keras.operations_behind(outputs)
+    found = _keras.operations_behind(outputs, copied)
     taken = {operation.name for operation in found if id(operation) in copies}
+    taken |= {node.operation.name for node in copied}
     for operation in found:
         if id(operation) in copies or isinstance(operation, _keras.Layer):
             continue

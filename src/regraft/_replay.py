@@ -205,7 +205,7 @@ class Replay:
                 masks.append((_keras.mask_of(old), _keras.mask_of(output)))
         _naming.follow_masks(masks, tensors, self._made)
         outputs = keras.tree.flatten(_outputs(graph, tensors, where))
-        _naming.name_apart(outputs, self._made)
+        _naming.name_apart(outputs, self._made, [])
 
     def _refit(self, old: Any, new: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self._clone_function is not None or not isinstance(new, _keras.Layer):

@@ -170,5 +170,5 @@ def _kind(variable: Any) -> tuple[Any, ...]:
 
 
 def _drop_derived_state(walk: Walk, layer: Any) -> None:
-    for obj in _keras.derived_state(layer):
-        walk.remember(obj, None)
+    for obj, stand_in in _keras.derived_state(layer):
+        walk.remember(obj, stand_in)

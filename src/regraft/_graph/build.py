@@ -98,7 +98,7 @@ class Build:
         tensors = self._play(key)
         scope = self._table.scope_of(key)
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
-        _naming.name_apart(_keras.leaves(outputs), self._copies())
+        self._name_apart(key, _keras.leaves(outputs))
         is_sequence = isinstance(part.operation, _keras.Sequential)
         if part.operation is None or is_sequence or not _keras.has_plain_inputs(inputs):
             graph = _keras.functional(inputs, outputs, part.name)
@@ -299,8 +299,7 @@ class Build:
                 if call.node is not None:
                     pairs = zip(call.node.outputs, outputs, strict=False)
                     masks += [(_keras.mask_of(a), _keras.mask_of(b)) for a, b in pairs]
-            for i, tensor in enumerate(outputs):
-                tensors[Slot(call.number, i)] = tensor
+            tensors.update(zip(call.results, outputs, strict=False))
         _naming.follow_masks(masks, {}, {})
         return tensors
 
@@ -349,16 +348,16 @@ class Build:
             self._assembly.replaces(call.part, fitted)
         return fitted
 
-    def _copies(self) -> dict[int, Any]:
-        """Returns what was made on purpose, whose names are final."""
-        table, made = self._table, self._assembly.made()
-        found = {id(operation): operation for operation in made.values()}
-        for key in table.reached:
-            operation = table[key].operation
-            copied = self._assembly.memo_of(key).get(id(operation))
-            if copied is not None:
-                found.setdefault(id(copied), copied)
-        return found
+    def _name_apart(self, key: int, outputs: list[Any]) -> None:
+        """Leaves alone what was made on purpose, whose names are final."""
+        memo, clean = self._assembly.memo_of(key), self._clean[key]
+        copied, made = [], {}
+        for call in self._table.scope_of(key).calls:
+            if call.number in clean:
+                copied.append(memo[id(call.node)])
+            else:
+                made[call.part] = self._assembly.operation(call.part)
+        _naming.name_apart(outputs, made, copied)
 
 
 def _is_tensor(x: Any) -> bool:

@@ -44,6 +44,11 @@ class Call:
         """The tensors that it is called with."""
         return slots_in(self.arguments)
 
+    @cached_property
+    def results(self) -> tuple[Slot, ...]:
+        """The tensors that it returns."""
+        return tuple(Slot(self.number, i) for i in range(len(self.outputs)))
+
     @property
     def is_as_read(self) -> bool:
         """Whether it is called with what it was called with in the model."""

@@ -6,15 +6,14 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from .._errors import UsageError, explain
 
 What = Literal["copied", "fitted", "fresh", "given", "dropped"]
 
 
-@dataclass(frozen=True)
-class Fate:
+class Fate(NamedTuple):
     """What became of one variable.
 
     Attributes:

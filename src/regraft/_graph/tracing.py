@@ -37,14 +37,13 @@ def trace(
     variables = new.variables
     fates = []
     for variable in variables:
-        source = sources.get(id(variable))
-        what: What | None = fitting.fates.get(id(variable))
-        if id(variable) in assembly.given:
+        key = id(variable)
+        source = sources.get(key)
+        what: What = fitting.fates.get(key, "copied")
+        if key in assembly.given or (source is None and key in given):
             what = "given"
         elif source is None:
-            what = "given" if id(variable) in given else "fresh"
-        elif what is None:
-            what = "copied"
+            what = "fresh"
         path, shape = variable.path, tuple(variable.shape)
         if source is None:
             fates.append(Fate(path, what, None, None, shape))

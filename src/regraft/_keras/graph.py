@@ -154,10 +154,15 @@ def foreign_inputs(graph: Any) -> list[Any]:
     return [t for t in graph._inputs if id(producer(t)) not in own]
 
 
-def operations_behind(tensors: Iterable[Any]) -> list[Any]:
-    """Returns the operations that symbolic tensors come from, each once."""
+def operations_behind(tensors: Iterable[Any], until: Iterable[Any] = ()) -> list[Any]:
+    """Returns the operations that symbolic tensors come from, each once.
+
+    Args:
+        tensors: The tensors.
+        until: Nodes from which it goes no further, themselves not included.
+    """
     found: dict[int, Any] = {}
-    seen: set[int] = set()
+    seen = set(map(id, until))
     stack = [producer(tensor) for tensor in tensors]
     while stack:
         node = stack.pop()
@@ -196,14 +201,25 @@ def adopt_nodes(graph: Any) -> None:
     """Lets operations that a copied graph did not bring along list its nodes."""
     index: dict[int, int] = {}
     for node in own_nodes(graph):
-        listed = node.operation._inbound_nodes
-        if not any(other is node for other in listed):
-            listed.append(node)
+        place = place_of(node)
+        if place is None:
+            place = append_call(node)
             for i, tensor in enumerate(node.outputs):
-                position = KerasHistory(node.operation, len(listed) - 1, i)
-                vars(tensor)["_keras_history"] = position
-        index[id(node)] = next(i for i, n in enumerate(listed) if n is node)
+                made_by = KerasHistory(node.operation, place, i)
+                vars(tensor)["_keras_history"] = made_by
+        index[id(node)] = place
     set_node_keys(graph, index)
+
+
+def place_of(node: Any) -> int | None:
+    """Returns where an operation lists one of its calls; None if it does not."""
+    listed = node.operation._inbound_nodes
+    if node.outputs:  # They say it, mostly.
+        made_by = history(node.outputs[0])
+        place = 0 if made_by is None else made_by.node_index
+        if place < len(listed) and listed[place] is node:
+            return int(place)
+    return next((i for i, other in enumerate(listed) if other is node), None)
 
 
 def forget_calls(operation: Any) -> None:

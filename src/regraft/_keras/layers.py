@@ -15,6 +15,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 
 from .classes import KerasTensor, Model, Sequential
 from .graph import history, inner_graph
+from .variables import raw_value
 
 # Losses that the last call added. A call that was traced leaves tensors of the
 # trace behind, which mean nothing outside of it.
@@ -67,12 +68,18 @@ def build_shapes(layer: Any) -> dict[str, Any] | None:
 
 
 def retrack(operation: Any) -> None:
-    """Lets torch's parameter dicts follow renamed variables."""
-    modules = vars(operation).get("_modules", {})
-    if "_torch_params" in modules:
-        before = modules["_torch_params"] or operation
-        operation._track_variables()
-        operation._torch_params.training = before.training
+    """Lets torch's dict of a layer's parameters follow the layer's variables.
+
+    It is what `Layer._track_variables` does, past the checks that torch makes each time
+    that a module is given a parameter.
+    """
+    parameters = vars(operation).get("_modules", {}).get("_torch_params")
+    if parameters is not None:
+        found = {v.path: raw_value(v) for v in operation.variables}
+        values = {path: found[path] for path in sorted(found)}  # As torch has them.
+        state = vars(parameters)
+        state["_keys"] = dict.fromkeys(values)
+        state["_parameters"] = type(state["_parameters"])(values)
 
 
 def forget_variables(layer: Any) -> None:
@@ -138,21 +145,25 @@ def is_optional(spec: Any) -> bool:
     return bool(made_by and getattr(made_by.operation, "optional", False))
 
 
-def derived_state(layer: Any) -> list[Any]:
+def derived_state(layer: Any) -> list[tuple[Any, Any]]:
     """Returns what a layer keeps about its sublayers and can work out again.
 
-    That is torch's dict of parameters, what `compile()` noted about which layers
-    are trainable, and graphs that a Sequential has given up. A copy has None in
-    their place, until `derive_state` writes them again.
+    That is what torch's dict of parameters holds, what `compile()` noted about which
+    layers are trainable, and graphs that a Sequential has given up. Each comes with
+    what a copy has in its place, until `derive_state` writes it again.
     """
     state = vars(layer)
-    found = [state.get("_modules", {}).get("_torch_params")]
-    found.append(state.get("_compiled_trainable_state"))
+    found = [state.get("_compiled_trainable_state")]
     if isinstance(layer, Sequential):  # Its graphs, also from before an `add()`.
         found += [x for x in _tracked(layer) if isinstance(x, Functional)]
         inside = {id(x) for x in layer._layers} | {id(layer._functional)}
         found = [x for x in found if id(x) not in inside]
-    return [obj for obj in found if obj is not None]
+    pairs: list[tuple[Any, Any]] = [(obj, None) for obj in found if obj is not None]
+    parameters = state.get("_modules", {}).get("_torch_params")
+    if parameters is not None:
+        held = [vars(parameters)[name] for name in ("_keys", "_parameters")]
+        pairs += [(content, type(content)()) for content in held]
+    return pairs
 
 
 def _tracked(layer: Any) -> list[Any]:

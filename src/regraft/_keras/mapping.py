@@ -7,33 +7,33 @@ compares each name with all others. What is found here is the same, in the same 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 from keras.src.models.functional import Functional
 from keras.src.ops import function as keras_function
 
-from .graph import input_layer_of, node_key, producer
+from .graph import input_layer_of, node_key, place_of, producer
 
 Map = tuple[set[str], dict[int, list[Any]], list[Any], dict[int, list[Any]]]
 
 
 def map_graph(inputs: list[Any], outputs: list[Any]) -> Map:
     """Returns the keys of nodes, nodes by depth, operations, operations by depth."""
-    order, seen = _in_order(inputs, outputs)
-    known = {id(node) for node in order}
+    order, seen, needs = _in_order(inputs, outputs)
     depths: dict[int, int] = {}
     nodes: dict[int, Any] = {}
     heights: dict[Any, int] = {}
     for node in reversed(order):
-        depth = max(depths.get(id(node), 0), heights.get(node.operation, 0))
-        depths[id(node)] = heights[node.operation] = depth
-        nodes.setdefault(id(node), node)
-        for before in map(producer, node.input_tensors):
-            if id(before) in known:
-                depths[id(before)] = max(depth + 1, depths.get(id(before), 0))
-                nodes.setdefault(id(before), before)
+        operation = node.operation
+        depth = max(depths.get(id(node), 0), heights.get(operation, 0))
+        depths[id(node)] = heights[operation] = depth
+        nodes[id(node)] = node
+        for before in needs[id(node)]:
+            key = id(before)
+            if key in needs and depths.get(key, -1) <= depth:
+                depths[key] = depth + 1
+                nodes[key] = before
     for tensor in inputs:  # Those that no output needs.
         node = producer(tensor)
         if node is not None and node.operation not in heights and node.is_input:
@@ -47,50 +47,48 @@ def map_graph(inputs: list[Any], outputs: list[Any]) -> Map:
         by_depth[depth].append(operation)
     operations = []
     for depth in sorted(by_depth, reverse=True):
-        by_depth[depth].sort(key=lambda operation: seen[operation])
-        operations += by_depth[depth]
+        beside = by_depth[depth]
+        if len(beside) > 1:
+            beside.sort(key=seen.__getitem__)
+        operations += beside
     _check(inputs, nodes_by_depth, operations)
-    return set(_keys(nodes.values())), nodes_by_depth, operations, by_depth
+    keys = {node_key(node, place_of(node) or 0) for node in nodes.values()}
+    return keys, nodes_by_depth, operations, by_depth
 
 
 def _in_order(
     inputs: list[Any], outputs: list[Any]
-) -> tuple[list[Any], dict[Any, int]]:
-    """Returns the nodes, each after what it needs, and when operations were seen."""
+) -> tuple[list[Any], dict[Any, int], dict[int, list[Any]]]:
+    """Returns nodes, each after those it needs.
+
+    With them comes when each operation was seen, and, by the id of a node, the nodes
+    that it needs.
+    """
     given = {id(tensor) for tensor in inputs}
     done: set[int] = set()
-    waiting: set[int] = set()
     order: list[Any] = []
     seen: dict[Any, int] = {}
+    needs: dict[int, list[Any]] = {}
     for output in outputs:
         stack = [(output, producer(output))]
         while stack:
             tensor, node = stack[-1]
-            if node is None or id(node) in done:
+            key = id(node)
+            if node is None or key in done:
                 stack.pop()
-            elif id(node) in waiting:
-                waiting.remove(id(node))
-                done.add(id(node))
+            elif key in needs:  # All that it needs is there.
+                done.add(key)
                 order.append(node)
                 stack.pop()
             elif not node.is_input and id(tensor) in given:
-                done.add(id(node))
+                done.add(key)
                 stack.pop()
             else:
-                waiting.add(id(node))
                 seen.setdefault(node.operation, len(seen))
-                needs = [] if node.is_input else node.input_tensors
-                stack += [(x, producer(x)) for x in reversed(needs)]
-    return order, seen
-
-
-def _keys(nodes: Any) -> Iterator[str]:
-    for node in nodes:
-        listed = node.operation._inbound_nodes
-        index = node.outputs[0]._keras_history.node_index if node.outputs else 0
-        if index >= len(listed) or listed[index] is not node:
-            index = listed.index(node)
-        yield node_key(node, index)
+                tensors = [] if node.is_input else node.input_tensors
+                needs[key] = list(map(producer, tensors))
+                stack += zip(reversed(tensors), reversed(needs[key]), strict=True)
+    return order, seen, needs
 
 
 def _check(
