@@ -5,51 +5,11 @@ import warnings
 import keras
 import pytest
 from keras import layers
+from networks import NETWORKS
 
 import regraft as rg
 
 from .checks import bits, values
-
-
-def images(make, **options):
-    return make(
-        weights=None, input_shape=(32, 32, 3), classes=5, classifier_activation=None
-    )
-
-
-def transformer():
-    """Two encoder blocks over tokens of which some are masked."""
-    tokens = keras.Input((8,), dtype="int32", name="tokens")
-    h = layers.Embedding(20, 8, mask_zero=True, name="embedding")(tokens)
-    for i in range(2):
-        a = layers.MultiHeadAttention(2, 4, name=f"attention_{i}")(h, h)
-        h = layers.LayerNormalization(name=f"norm_{i}")(layers.Add()([h, a]))
-        f = layers.Dense(16, activation="relu", name=f"up_{i}")(h)
-        f = layers.Dense(8, name=f"down_{i}")(f)
-        h = layers.Add(name=f"sum_{i}")([h, f])
-    h = layers.GlobalAveragePooling1D(name="pool")(h)
-    return keras.Model(tokens, layers.Dense(5, name="head")(h), name="transformer")
-
-
-def backbone():
-    hub = pytest.importorskip("keras_hub")
-    return hub.models.BertBackbone(
-        vocabulary_size=30,
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=8,
-    )
-
-
-NETWORKS = {
-    "resnet": lambda: images(keras.applications.ResNet50),
-    "efficientnet": lambda: images(keras.applications.EfficientNetV2B0),
-    "mobilenet": lambda: images(keras.applications.MobileNetV3Small),
-    "transformer": transformer,
-    "backbone": backbone,
-}
 
 
 def inner_place(graph):
@@ -87,6 +47,35 @@ def test_untouched_weights_stay(name):
     ends = graph.extract(outputs=graph[place.path].sources[0]).build()
     assert values(ends).items() <= before.items()
     assert graph.prefix("p_").build().weights[0].path.startswith("p_")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_weights_stay(name):
+    model = NETWORKS[name]()
+    before = values(model)
+    graph = rg.graph(model)
+    place = inner_place(graph)
+    kind = type(place.layer)
+
+    def pattern(x, layer: kind):
+        return layer(x)
+
+    def replacement(x, layer):
+        return keras.ops.tanh(layer(x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for edited in (
+            graph.replace(place.path, rg.clone),
+            graph.outputs(*graph.outputs, place.path),
+            graph.rewrite(pattern, replacement),
+        ):
+            assert values(edited.build()) == before
+        later = graph.inputs(graph[place.path].sources[0], *graph.inputs).build()
+        joined = rg.join(graph, rg.clone(model), how="parallel").build()
+    assert values(later).items() <= before.items()
+    assert sorted(map(bits, joined.variables)) == sorted([*before.values()] * 2)
+    assert values(model) == before
 
 
 @pytest.mark.parametrize("name", ["mobilenet", "transformer"])

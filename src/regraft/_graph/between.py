@@ -44,7 +44,7 @@ def insert(
                 slot = choices[_port(port, len(choices), place, "input")]
             else:
                 number = _port(port, len(call.outputs), place, "output")
-                slot = Slot(call.number, number)
+                slot = call.results[number]
             table, part, [out, *_] = _once(table, place.scope, made, part, slot)
             table = lead(
                 table,
@@ -136,8 +136,7 @@ def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
             slots = [slots[_kept(table, place, slots, keep)]]
         if len(slots) > 1:
             return None
-        for i in range(len(call.outputs)):
-            moved[Slot(call.number, i)] = slots[0]
+        moved.update(dict.fromkeys(call.results, slots[0]))
     while any(slot in moved for slot in moved.values()):  # Calls of one layer in a row.
         moved = {a: moved.get(b, b) for a, b in moved.items()}
     return lead(table, place.scope, moved, verb="remove")

@@ -209,7 +209,7 @@ def _replace_by_function(table: Table, place: Place, function: Any) -> Table:
                 table, made = add_function(
                     table, scope, function, call.arguments, verb="replace"
                 )
-                moved = {Slot(call.number, i): new for i, new in enumerate(made)}
+                moved = dict(zip(call.results, made, strict=False))
                 table = lead(table, scope, moved, verb="replace")
     return table
 

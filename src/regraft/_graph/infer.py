@@ -162,7 +162,7 @@ def _trial(table: Table, key: int) -> Any:
             else:
                 args, kwargs = put(call.arguments, tensors)
                 made = keras.tree.flatten(_try(table, call.part, args, kwargs))
-            tensors.update({Slot(call.number, i): t for i, t in enumerate(made)})
+            tensors.update(zip(call.results, made, strict=False))
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
         return _keras.functional(inputs, outputs, table[model].name)
 

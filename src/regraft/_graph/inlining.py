@@ -151,11 +151,10 @@ def _inline(
             table = table.having(each.part, name=name)
         taken[name] = each.part
         made = Call(each.part, put(each.arguments, moved), each.outputs)
-        for i in range(len(each.outputs)):
-            moved[Slot(each.number, i)] = Slot(made.number, i)
+        moved.update(zip(each.results, made.results, strict=True))
         new_calls.append(made)
     results = [moved[slot] for slot in slots_in(inner.outputs)]
-    old = {Slot(call.number, i): slot for i, slot in enumerate(results)}
+    old = dict(zip(call.results, results, strict=False))
     inlined.gone.update(old)
     others = [c.fed(old) for c in table.scope.calls if c.number != call.number]
     ordered = in_order([*others, *new_calls])

@@ -215,8 +215,7 @@ class Matcher:
         """Tells whether nobody else needs what is inside, and no circle would come."""
         numbers, count = match.numbers, len(match.calls)
         for index, call in match.calls.items():
-            for i in range(len(call.outputs)):
-                slot = Slot(call.number, i)
+            for i, slot in enumerate(call.results):
                 if Slot(index, i) in self._trace.outputs:
                     continue
                 others = [
@@ -240,8 +239,8 @@ class Matcher:
         seen, stack = set(inside), list(inside)
         while stack:
             call = self._scope.by_number[stack.pop()]
-            for i in range(len(call.outputs)):
-                for user in self._users.get(Slot(call.number, i), ()):
+            for slot in call.results:
+                for user in self._users.get(slot, ()):
                     if user.number in given:
                         return True
                     if user.number not in seen and self._position[user.number] < last:

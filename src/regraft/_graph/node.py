@@ -120,8 +120,8 @@ def nodes_of(
         counts[call.part] = index + 1
         path = prefix + table[call.part].name
         places[call.number] = Place(call.part, path, key, call.number, index)
-        for i in range(len(call.outputs)):
-            refs[Slot(call.number, i)] = Ref(path, index, i)
+        for i, slot in enumerate(call.results):
+            refs[slot] = Ref(path, index, i)
     consumers: dict[int, list[Ref]] = {}
     for call in scope.calls:
         here = places[call.number]

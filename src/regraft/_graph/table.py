@@ -329,8 +329,7 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
             node=node,
             read=arguments,
         )
-        for i, tensor in enumerate(node.outputs):
-            slots[id(tensor)] = Slot(call.number, i)
+        slots.update(zip(map(id, node.outputs), call.results, strict=True))
         calls.append(call)
 
     def find(struct: Any) -> Any:

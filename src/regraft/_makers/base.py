@@ -55,13 +55,13 @@ def needs_hash(key: Any) -> bool:
 
 def is_simple(content: dict[Any, Any]) -> bool:
     """Tells whether a dict holds nothing but atoms, and tuples of them."""
-    if not ATOMS.issuperset(map(type, dict.values(content))):
-        for value in dict.values(content):
-            kind = type(value)
-            if kind in ATOMS:
-                continue
-            if kind is not tuple or not ATOMS.issuperset(map(type, value)):
-                return False
-    if NAMES.issuperset(map(type, content)):
-        return True
-    return not any(map(needs_hash, dict.keys(content)))
+    values, keys = dict.values(content), dict.keys(content)
+    # Most dicts pass a test that takes no loop in Python.
+    if not are_atoms(values) and not all(map(_is_plain, values)):
+        return False
+    return are_names(keys) or not any(map(needs_hash, keys))
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    return kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value)))

@@ -51,15 +51,16 @@ def insert_adapters(
         node = nodes[id(layer)]
         if not node.outputs:
             raise _unknown(node.path)
-        given = node.outputs[0]
-        x = keras.Input(batch_shape=given.shape, dtype=given.dtype)
+        given, name = node.outputs[0], f"{node.name}_adapter"
         policy = getattr(layer, "dtype_policy", None)
-        down = _dense(size, x.shape, axis, activation, name="down", dtype=policy)(x)
-        width = x.shape[axis]
-        up = _dense(width, down.shape, axis, None, name="up", dtype=policy)(down)
-        return keras.Model(
-            x, keras.layers.Add(dtype=policy)([x, up]), name=f"{node.name}_adapter"
-        )
+        x = keras.Input(batch_shape=given.shape, dtype=given.dtype)
+        # Paths of variables begin with the layer: each adapter has names of its own.
+        about = {"dtype": policy, "name": f"{name}_down", "activation": activation}
+        down = _dense(size, x.shape, axis, **about)(x)
+        about = {"dtype": policy, "name": f"{name}_up", "kernel_initializer": "zeros"}
+        up = _dense(x.shape[axis], down.shape, axis, **about)(down)
+        added = keras.layers.Add(dtype=policy, name=f"{name}_add")([x, up])
+        return keras.Model(x, added, name=name)
 
     compiled = "fresh" if freeze else "copy"
     new = found.insert(adapter, after=after).build(compiled=compiled)
@@ -70,23 +71,17 @@ def insert_adapters(
     return new
 
 
-def _dense(size: int, shape: Any, axis: int, activation: Any, **about: Any) -> Any:
+def _dense(size: int, shape: Any, axis: int, **options: Any) -> Any:
     """Returns a dense layer over any one axis."""
-    zero = {"kernel_initializer": "zeros"} if about["name"] == "up" else {}
     axis %= len(shape)
     if axis == len(shape) - 1:
-        return keras.layers.Dense(size, activation=activation, **zero, **about)
+        return keras.layers.Dense(size, **options)
     letters = "abcdefgh"[: len(shape)]
     there = letters.replace(letters[axis], "z")
     sizes = [*shape[1:]]
     sizes[axis - 1] = size
     return keras.layers.EinsumDense(
-        f"{letters},{letters[axis]}z->{there}",
-        tuple(sizes),
-        bias_axes="z",
-        activation=activation,
-        **zero,
-        **about,
+        f"{letters},{letters[axis]}z->{there}", tuple(sizes), bias_axes="z", **options
     )
 
 
