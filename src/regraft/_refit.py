@@ -19,31 +19,35 @@ from . import _keras
 from ._ghosts import ghost_of
 
 
-def refit(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def refit(
+    layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool = False
+) -> Any:
     """Returns the layer, or one like it with weights for other input shapes.
 
     Args:
         layer: A layer that was just made and is used nowhere.
         args: What it is going to be called with.
         kwargs: What it is going to be called with, by keyword.
+        keep_inside: Whether the layers inside it are not those that it would make.
     """
     models = _keras.Functional | _keras.Sequential
     if isinstance(layer, models) or not layer.built or not layer.weights:
         return layer
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ghost = _ghost(layer, args, kwargs)
+        ghost = _ghost(layer, args, kwargs, keep_inside=keep_inside)
         if ghost is not None:
             is_stateful = any(map(_has_states, _keras.all_layers(layer)))
             if not is_stateful and not weights(ghost) - weights(layer):
                 return layer
             if _is_complete(ghost, layer):
                 return ghost
-        return _from_config(layer) or layer
+        return layer if keep_inside else _from_config(layer) or layer
 
 
-def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _ghost(layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool) -> Any:
     ghost, operations = ghost_of(layer)
+    inside = _keras.all_layers(ghost)
     for operation in filter(_has_states, operations):
         operation.states = None
     try:
@@ -52,7 +56,17 @@ def _ghost(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return None
     for operation in operations:
         _keras.forget_calls(operation)
+    if keep_inside and not holds(ghost, inside):
+        return None
     return ghost
+
+
+def holds(layer: Any, inside: list[Any]) -> bool:
+    """Tells whether a layer holds just these layers, itself among them.
+
+    Some layers make those inside them in `build()`, each time that it is called.
+    """
+    return {id(x) for x in _keras.all_layers(layer)} == {id(x) for x in inside}
 
 
 def _has_states(layer: Any) -> bool:

@@ -176,3 +176,18 @@ def test_a_change_inside_a_wrapped_model_is_seen_outside():
         "head/kernel",
         "head/bias",
     ]
+
+
+@pytest.mark.parametrize("mismatch", ["error", "fit", "fresh"])
+def test_an_edit_stays_where_a_layer_would_make_those_inside_anew(model, mismatch):
+    def without_bias(old):
+        return layers.EinsumDense(old.equation, (None, 2, 2), name="query_new")
+
+    graph = rg.graph(model).replace("attention/query", without_bias)
+    with pytest.warns(rg.EditNotSavedWarning):
+        made = graph.build(mismatch=mismatch)
+    query = made.get_layer("attention")._query_dense
+    assert query.name == "query_new"
+    assert query.bias is None
+    kept = {p: v for p, v in values(model).items() if "query" not in p}
+    assert kept.items() <= values(made).items()

@@ -30,6 +30,21 @@ class Ready(layers.Layer):
         return x
 
 
+class Residual(layers.Layer):
+    """Says that it returns what it is given, whatever its layers return."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.up = layers.Dense(6, name="up")
+        self.down = layers.Dense(4, name="down")
+
+    def call(self, x):
+        return x + self.down(self.up(x))
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
 class Holder(layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -153,6 +168,29 @@ CASES = {
         lambda g: g.replace("holder/inner", layers.Dense(4, name="n")),
         "It is not known for what shapes",
         "build(shape)",
+    ),
+    "held_shape": (
+        DEEP,
+        lambda g: g.remove("attention/query"),
+        "`remove`: the code of 'deep/attention' does not work any more",
+        "deep/attention/query",
+    ),
+    "held_says": (
+        DEEP,
+        lambda g: g.remove("attention/attention_output"),
+        "it returns [(None, 6, 2, 2)], and says that it returns [(None, 6, 4)]",
+    ),
+    "held_own": (
+        "residual",
+        lambda g: g.remove("residual/down"),
+        "the code of 'outer/residual' does not work",
+        "outer/residual/down",
+    ),
+    "mistaken": (
+        "residual",
+        lambda g: g.inputs((3,)),
+        "the code of 'outer/residual' does not work",
+        "an input that its code can use",
     ),
     "input": (NET, lambda g: g.replace("x", layers.ReLU()), "this is an input"),
     "wrapper": (
@@ -322,6 +360,7 @@ def graphs():
         ENDS: rg.graph(models.two_ends()),
         "halves": rg.graph(halves),
         "holder": outer(Holder(name="holder")),
+        "residual": outer(Residual(name="residual")),
         "own": outer(small(Own)),
         "trained": outer(small(), training=True),
         "cast": outer(small(), cast),
@@ -338,6 +377,24 @@ def test_refused_at_once(name, graphs):
         assert part in text
     for line in ("  where: ", "  expected: ", "  received: ", "  what to do: "):
         assert line in text
+
+
+def test_layers_inside_one_layer_may_go_together(graphs):
+    new = graphs["residual"].remove(("residual/up", "residual/down")).build()
+    x = np.ones((1, 4), "float32")
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(new(x)), 2 * x)
+
+
+def test_code_that_cannot_be_traced_tells_nothing():
+    class Untraced(Residual):
+        def call(self, x):
+            if isinstance(x, keras.KerasTensor) or not keras.ops.all(x > 1):
+                raise ValueError("not these numbers")
+            return super().call(x)
+
+    graph = outer(Untraced(name="residual")).remove("residual/up")
+    x = np.full((1, 4), 2.0, "float32")
+    assert graph.build(mismatch="fit")(x).shape == (1, 4)
 
 
 def test_refused_edits_leave_nothing_behind():

@@ -123,7 +123,7 @@ class Assembly:
     def _changed(self, made: Any, key: int) -> Any:
         """Exchanges the layers inside a copy, and sets its attributes."""
         part, memo, pairs = self.table[key], self.memo_of(key), []
-        for old, inside in zip(_held(part.operation), part.held, strict=True):
+        for old, inside in zip(held_by(part.operation), part.held, strict=True):
             # What is in another group was not copied along with this.
             is_beside = self.table[inside].group == part.group
             if inside in self.table.changed or not is_beside:
@@ -155,7 +155,8 @@ class Assembly:
             rename_layer(made, part.name)
 
 
-def _held(operation: Any) -> list[Any]:
+def held_by(operation: Any) -> list[Any]:
+    """Returns the layers that a layer holds and calls from its own code."""
     if not isinstance(operation, _keras.Layer):
         return []
     if _keras.inner_graph(operation) is not None:

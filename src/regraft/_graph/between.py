@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, explain
-from .edit import exchange
+from .edit import exchange, touched
 from .places import by_part, calls_of, held, refuse_inputs
 from .slots import Slot
 from .splice import Place, add_call, add_call_of, another, as_new, is_operation, lead
@@ -29,14 +29,15 @@ def insert(
     """
     if is_before:
         refuse_inputs(table, places, "insert", "insert it with `after=` the input")
-    for i, place in enumerate(by_part(places)):
-        old = table[place.part].operation
-        made = as_new(new, old, verb="insert", where=place.path)
-        if i and made is new and is_operation(made):
-            made = another(made)
-        if place.scope is None:
-            table = _around_held(table, place, made, is_before=is_before)
-            continue
+    inside, called = _apart(places)
+    made = _made_for(table, [*inside, *called], new)
+    for place in inside:
+        layer = made[place.part]
+        table = _around_held(table, place, layer, is_before=is_before)
+    # Only now: what stands inside one layer may fit together and not alone.
+    table = touched(table, [place.part for place in inside], verb="insert")
+    for place in called:
+        assert place.scope is not None
         part: int | None = None
         for call in calls_of(table, place):
             if is_before:
@@ -45,7 +46,9 @@ def insert(
             else:
                 number = _port(port, len(call.outputs), place, "output")
                 slot = call.results[number]
-            table, part, [out, *_] = _once(table, place.scope, made, part, slot)
+            table, part, [out, *_] = _once(
+                table, place.scope, made[place.part], part, slot
+            )
             table = lead(
                 table,
                 place.scope,
@@ -55,6 +58,24 @@ def insert(
                 only=[call.number] if is_before else None,
             )
     return table
+
+
+def _apart(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+    """Returns the places inside layers, and those that are called by models."""
+    layers = by_part(places)
+    inside = [place for place in layers if place.scope is None]
+    return inside, [place for place in layers if place.scope is not None]
+
+
+def _made_for(table: Table, places: list[Place], new: Any) -> dict[int, Any]:
+    """Returns what is inserted next to each part: other layers after the first."""
+    found: dict[int, Any] = {}
+    for place in places:
+        old = table[place.part].operation
+        made = as_new(new, old, verb="insert", where=place.path)
+        is_used = bool(found) and made is new and is_operation(made)
+        found[place.part] = another(made) if is_used else made
+    return found
 
 
 def _once(
@@ -106,13 +127,12 @@ def remove(table: Table, places: Sequence[Place], keep: Any) -> Table:
     came from layers that go as well.
     """
     refuse_inputs(table, places, "remove", "choose the inputs with `inputs(...)`")
-    left = []
-    # The last first: what stays must not be tried with what goes.
-    for place in reversed(by_part(places)):
-        if place.scope is None:
-            table = _replace_held_by_nothing(table, place)
-        else:
-            left.append(place)
+    inside, called = _apart(places)
+    for place in inside:
+        table = _replace_held_by_nothing(table, place)
+    # Only now: what is left inside one layer may fit together and not in between.
+    table = touched(table, [place.part for place in inside], verb="remove")
+    left = called[::-1]  # The last first: what stays must not be tried with what goes.
     while left:
         later = []
         for place in left:

@@ -338,7 +338,9 @@ class Build:
         is_same_outside = [x.shape for x in before] == shapes and not part.changes
         if is_same_outside and is_same_inside:
             return operation
-        fitted = self._fitting.fit(operation, args, kwargs)
+        fitted = self._fitting.fit(
+            operation, args, kwargs, keep_inside=not is_same_inside
+        )
         if fitted is not operation:
             pairs = zip(operation.variables, fitted.variables, strict=False)
             moved = {id(old): new for old, new in pairs}

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._inputs import FixedInput
-from . import infer
+from . import infer, trials
 from .calls import Call
 from .inlining import End, find_all
 from .slots import Slot, put, slots_in
@@ -180,7 +180,7 @@ def _change_input(table: Table, slot: Slot, new: Any, name: str) -> Table:
     old = table.scope.tensor(slot)
     if isinstance(new, tuple | list) and all(isinstance(n, int | None) for n in new):
         shape = (old.shape[0], *new)
-        new = infer.like_input(table.scope, slot, _keras.KerasTensor(shape, old.dtype))
+        new = trials.like_input(table.scope, slot, _keras.KerasTensor(shape, old.dtype))
     if isinstance(new, _keras.InputLayer):
         new = new.output
     if isinstance(new, _keras.KerasTensor) and _keras.input_layer_of(new) is not None:

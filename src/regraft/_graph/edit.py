@@ -14,7 +14,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, explain
-from . import infer
+from . import infer, trials
 from .calls import Call, next_number
 from .places import by_part, calls_of, held, refuse_inputs
 from .slots import Slot, put, slots_in
@@ -56,7 +56,7 @@ def replace(
         if is_tensor_function(made):
             table = _replace_by_function(table, place, made)
         else:
-            table = _exchange(table, place, made, transfer=transfer, verb="replace")
+            table = exchange(table, place, made, transfer=transfer, verb="replace")
             exchanged.append(place.part)
     # Only now: what takes the place of two layers may fit together and not alone.
     return touched(table, exchanged, verb="replace")
@@ -86,17 +86,13 @@ def _replace_input(table: Table, place: Place, new: Any) -> tuple[Table, list[in
     return infer.with_input(table, table.root, slot, new), users
 
 
-def exchange(table: Table, place: Place, new: Any, *, verb: str) -> Table:
-    """Puts an operation where a part is, at all its calls."""
-    return touched(_exchange(table, place, new, verb=verb), [place.part], verb=verb)
-
-
-def _exchange(
+def exchange(
     table: Table, place: Place, new: Any, *, verb: str, transfer: bool = False
 ) -> Table:
-    """Exchanges a part, and leaves it open what comes out of its calls.
+    """Puts an operation where a part is, at all its calls.
 
-    The old part gets a key of its own: the new operation may hold the old one.
+    What comes out of these is left open: `touched` works it out. The old part gets a
+    key of its own: the new operation may hold the old one.
     """
     key, old = place.part, table[place.part]
     if new is old.operation:
@@ -295,7 +291,8 @@ def _not_a_block(table: Table, places: Sequence[Place], what: str) -> UsageError
 def wrap(table: Table, places: Sequence[Place], wrapper: Callable[[Any], Any]) -> Table:
     """Puts a wrapper around layers, which keep their weights."""
     refuse_inputs(table, places, "wrap", "wrap the layer behind it")
-    for place in by_part(places):
+    layers = by_part(places)
+    for place in layers:
         old = table[place.part].operation
         try:
             new = wrapper(old)
@@ -305,13 +302,13 @@ def wrap(table: Table, places: Sequence[Place], wrapper: Callable[[Any], Any]) -
                     f"`wrap`: the wrapper does not take this {type(old).__name__}.",
                     where=place.path,
                     expected="a layer that the wrapper can hold",
-                    received=f"{old!r}: {infer.reason(error)}",
+                    received=f"{old!r}: {trials.reason(error)}",
                     fix="choose other layers, or another wrapper",
                 )
             ) from error
         new = as_new(new, old, verb="wrap", where=place.path)
         table = exchange(table, place, new, verb="wrap")
-    return table
+    return touched(table, [place.part for place in layers], verb="wrap")
 
 
 def append(table: Table, layers: Sequence[Any], output: int | None) -> Table:

@@ -48,9 +48,18 @@ class Fitting:
         self.fates: dict[int, Any] = {}
         self.sources: dict[int, Any] = {}
 
-    def fit(self, layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Returns the layer, or one like it with variables for what it is given."""
-        fitted = refit(layer, args, kwargs)
+    def fit(
+        self, layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool
+    ) -> Any:
+        """Returns the layer, or one like it with variables for what it is given.
+
+        Args:
+            layer: The layer.
+            args: What it is going to be called with.
+            kwargs: What it is going to be called with, by keyword.
+            keep_inside: Whether layers inside it were edited, and must stay.
+        """
+        fitted = refit(layer, args, kwargs, keep_inside=keep_inside)
         if fitted is not layer:
             if not fitted.built:
                 with _keras.quiet_globals():

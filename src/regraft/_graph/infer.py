@@ -8,7 +8,6 @@ goes on downstream as long as what comes out is different from what came out bef
 from __future__ import annotations
 
 import dataclasses
-import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,10 +16,10 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, explain
-from .assemble import Assembly
 from .calls import Call, Scope
 from .slots import Slot, put, slots_in
 from .table import Table, scopes
+from .trials import attempt, like_input, reason, shapes_match
 
 
 def refresh(
@@ -115,7 +114,7 @@ def _outputs(
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return table, keras.tree.flatten(_try(table, call.part, args, kwargs))
+            return table, attempt(table, key, call, (args, kwargs), verb)
         except UsageError:
             raise
         except Exception as error:
@@ -131,56 +130,6 @@ def _outputs(
                     "another place",
                 )
             ) from error
-
-
-def _try(table: Table, key: int, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a copy of an operation, which builds itself for what it is given."""
-    operation = _trial(table, key)
-    if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
-        return operation(*args, **kwargs)
-    if not operation.built:
-        return operation(*args, **kwargs)
-    for layer in _keras.all_layers(operation):
-        _keras.forget_variables(layer)
-    try:
-        return operation(*args, **kwargs)
-    except Exception:  # It cannot be built twice: as it is, then.
-        return _trial(table, key)(*args, **kwargs)
-
-
-def _trial(table: Table, key: int) -> Any:
-    """Returns an operation as it will be, on the variables of the original."""
-
-    def make_model(model: int) -> Any:
-        """Calls what a model inside a layer calls now."""
-        scope = table.scope_of(model)
-        tensors: dict[Slot, Any] = {}
-        for call in scope.calls:
-            if isinstance(table[call.part].operation, _keras.InputLayer):
-                slot = Slot(call.number)
-                made = [like_input(scope, slot, scope.tensor(slot))]
-            else:
-                args, kwargs = put(call.arguments, tensors)
-                made = keras.tree.flatten(_try(table, call.part, args, kwargs))
-            tensors.update(zip(call.results, made, strict=False))
-        inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
-        return _keras.functional(inputs, outputs, table[model].name)
-
-    assembly = Assembly(table, is_trial=True, make_model=make_model)
-    assembly.copy(below(table, key), {})
-    return assembly.operation(key)
-
-
-def below(table: Table, key: int) -> list[int]:
-    """Returns the keys of a part and of all inside it."""
-    found: dict[int, None] = {}
-    stack = [key]
-    while stack:
-        current = stack.pop()
-        if current not in found:
-            found[current] = None
-            stack += table.inside(current)
-    return list(found)
 
 
 def _through(
@@ -218,29 +167,6 @@ def _through(
     return table, _tensors(scope, scope.outputs)
 
 
-def like_input(
-    scope: Scope, slot: Slot, tensor: Any, *, name: str | None = None
-) -> Any:
-    """Returns an input with the shape of a tensor, and else like one of a scope."""
-    old = scope.tensor(slot)
-    layer = _keras.input_layer_of(old)
-    with _keras.quiet_globals():
-        return keras.Input(
-            batch_shape=tensor.shape,
-            dtype=old.dtype,
-            sparse=old.sparse,
-            ragged=getattr(old, "ragged", None),
-            optional=bool(getattr(layer, "optional", False)),
-            name=name or input_name(old),
-        )
-
-
-def input_name(tensor: Any) -> str:
-    """Returns the name of the input that a tensor is."""
-    layer = _keras.input_layer_of(tensor)
-    return str(tensor.name if layer is None else layer.name)
-
-
 def with_input(table: Table, key: int, slot: Slot, tensor: Any) -> Table:
     """Returns the table with another input in place of one of a model's."""
     scope = table.scope_of(key)
@@ -260,14 +186,6 @@ def _fit(given: list[Any], scope: Scope) -> bool:
     return len(given) == len(wanted) and all(
         shapes_match(a.shape, b.shape) for a, b in zip(given, wanted, strict=True)
     )
-
-
-def shapes_match(one: Any, other: Any) -> bool:
-    """Tells whether two shapes may be those of one tensor."""
-    if one is None or other is None or len(one) != len(other):
-        return False
-    sizes = zip(one, other, strict=True)
-    return all(m is None or n is None or m == n for m, n in sizes)
 
 
 def _tensors(scope: Scope, struct: Any) -> list[Any]:
@@ -315,14 +233,3 @@ def _check_used(
                     fix="use an operation that returns as many as the old one",
                 )
             )
-
-
-def reason(error: Exception) -> str:
-    """Returns the line of Keras's message that says what is wrong."""
-    text = re.sub(r"\x1b\[\d*m", "", str(error))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # Where one error led to another, the first is what somebody can mend.
-    ends = [i for i, x in enumerate(lines) if x.endswith("Error encountered:")]
-    lines = lines[ends[-1] + 1 :] if ends else lines
-    telling = [x for x in lines if not x.startswith("Exception encountered")]
-    return (telling or lines or [type(error).__name__])[0][:300]

@@ -8,7 +8,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
-from . import infer
+from . import trials
 from .calls import Scope, next_number
 from .reading import Graph, graph, of_table
 from .slots import Slot, slots_in
@@ -161,8 +161,8 @@ def _inputs_of(table: Table, key: int) -> tuple[Table, list[Slot]]:
         old = inner.tensor(slot)
         taken = {*names_in(table, table.root)}
         taken |= {part.name for part in table.parts.values() if part.scope is not None}
-        name = counted(infer.input_name(old), taken)
-        tensor = infer.like_input(inner, slot, old, name=name)
+        name = counted(trials.input_name(old), taken)
+        tensor = trials.like_input(inner, slot, old, name=name)
         table, new = add_input(table, table.root, tensor, last=True)
         inputs = [*slots_in(table.scope.inputs), new]
         scope = table.scope.having(inputs=inputs[0] if len(inputs) == 1 else inputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
-from . import build, infer
+from . import build, infer, trials
 from .assemble import Assembly
 from .calls import Call, Scope
 from .matching import Match, Matcher, Miss
@@ -123,7 +123,7 @@ class _Rewriting:
             "the pattern cannot be called.",
             self._pattern.function,
             expected="a function that works with tensors of the model",
-            received=f"{type(failure).__name__}: {infer.reason(failure)}",
+            received=f"{type(failure).__name__}: {trials.reason(failure)}",
             fix="try it on `keras.Input` tensors, with real layers",
         ) from failure
 
@@ -232,7 +232,7 @@ class _Rewriting:
             )
         for i, (before, after) in enumerate(zip(old, new, strict=True)):
             wanted, got = splicer.tensor(before).shape, splicer.tensor(after).shape
-            if not infer.shapes_match(wanted, got):
+            if not trials.shapes_match(wanted, got):
                 raise UsageError(
                     explain(
                         "`rewrite`: the replacement returns a tensor of another shape.",
@@ -287,7 +287,7 @@ class _Rewriting:
                 )
             else:
                 assembly = Assembly(table)
-                assembly.copy(infer.below(table, key), {})
+                assembly.copy(trials.below(table, key), {})
                 self._ready[key] = assembly.operation(key)
         return self._ready[key]
 

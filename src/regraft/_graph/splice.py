@@ -14,7 +14,7 @@ import keras
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
 from .._walk import Walk
-from . import infer
+from . import infer, trials
 from .calls import Call, in_order
 from .slots import Slot, put, slots_in
 from .table import Table
@@ -312,7 +312,7 @@ class Splicer:
                         f"`{self._verb}`: the function cannot be called there.",
                         where=f"{self._before[self._key].name}, {function!r}",
                         expected="a function that takes the tensors at that place",
-                        received=f"{shapes}: {infer.reason(error)}",
+                        received=f"{shapes}: {trials.reason(error)}",
                         fix="try the function on `keras.Input` tensors of these shapes",
                     )
                 ) from error

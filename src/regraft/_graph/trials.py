@@ -1,0 +1,252 @@
+"""Tries operations on copies, before anything is built.
+
+A copy works on the variables of the original, or has forgotten them and builds itself
+again: nothing of the model is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from .. import _keras
+from .._errors import UsageError, explain
+from .._refit import holds
+from .assemble import Assembly, held_by
+from .calls import Call, Scope
+from .slots import Slot, put
+from .table import Table, read
+
+# What an operation is called with, and what by keyword.
+Arguments = tuple[Any, dict[str, Any]]
+
+
+def like_input(
+    scope: Scope, slot: Slot, tensor: Any, *, name: str | None = None
+) -> Any:
+    """Returns an input with the shape of a tensor, and else like one of a scope."""
+    old = scope.tensor(slot)
+    layer = _keras.input_layer_of(old)
+    with _keras.quiet_globals():
+        return keras.Input(
+            batch_shape=tensor.shape,
+            dtype=old.dtype,
+            sparse=old.sparse,
+            ragged=getattr(old, "ragged", None),
+            optional=bool(getattr(layer, "optional", False)),
+            name=name or input_name(old),
+        )
+
+
+def input_name(tensor: Any) -> str:
+    """Returns the name of the input that a tensor is."""
+    layer = _keras.input_layer_of(tensor)
+    return str(tensor.name if layer is None else layer.name)
+
+
+def attempt(
+    table: Table, scope: int, call: Call, arguments: Arguments, verb: str
+) -> list[Any]:
+    """Returns what an operation makes of symbolic tensors.
+
+    Args:
+        table: The table.
+        scope: The model that calls it.
+        call: The call.
+        arguments: What it is called with, and by keyword.
+        verb: What was done, for messages.
+    """
+    key = call.part
+    outputs = keras.tree.flatten(_try(table, key, arguments))
+    edited = list(_edited_inside(table, key))
+    if edited or _may_be_mistaken(table, call, arguments):
+        wrong = _difference(table, key, arguments, outputs)
+        if wrong is not None and _was_right(table, call, arguments):
+            where = f"{table[scope].name}/{table[key].name}"
+            raise _cannot_run(where, edited, wrong, verb)
+    return outputs
+
+
+def _may_be_mistaken(table: Table, call: Call, arguments: Arguments) -> bool:
+    """Tells whether a layer that is given other shapes may not know what it returns.
+
+    Layers that say it themselves, and are not Keras's own, need not be right.
+    """
+    layer = table[call.part].operation
+    before = _arguments_before(table, call)
+    if before is None or not isinstance(layer, _keras.Layer):
+        return False
+    is_same = _shapes_in(before) == _shapes_in(arguments)
+    return not is_same and not _keras.is_keras_code(layer) and _keras.says_spec(layer)
+
+
+def _arguments_before(table: Table, call: Call) -> Arguments | None:
+    """Returns what an operation was called with in the model that was read."""
+    node = call.node
+    if node is None or node.operation is not table[call.part].operation:
+        return None
+
+    def alone(x: Any) -> Any:
+        return _keras.detached(x) if isinstance(x, _keras.KerasTensor) else x
+
+    args, kwargs = _keras.map_leaves(alone, _keras.call_arguments(node))
+    return args, kwargs
+
+
+def _shapes_in(arguments: Arguments) -> list[Any]:
+    tensors = _keras.leaves(arguments)
+    return [x.shape for x in tensors if isinstance(x, _keras.KerasTensor)]
+
+
+def _edited_inside(table: Table, key: int) -> Iterator[str]:
+    """Yields the paths, below a layer, of what others made of the layers inside it."""
+    stack, seen = [(key, "")], set()
+    while stack:
+        holder, path = stack.pop()
+        if holder in seen:
+            continue
+        seen.add(holder)
+        part = table[holder]
+        for old, inside in zip(held_by(part.operation), part.held, strict=True):
+            there = f"{path}/{table[inside].name}"
+            if table[inside].operation is not old or table[inside].changes:
+                yield there
+            elif table[inside].scope is None:
+                stack.append((inside, there))
+            elif inside in table.changed:
+                yield there
+
+
+def _was_right(table: Table, call: Call, arguments: Arguments) -> bool:
+    """Tells whether a layer did what it said before it was edited.
+
+    If not, it tells nothing that it does something else now.
+    """
+    before = read(table[call.part].operation)
+    given = _arguments_before(table, call) or arguments
+    try:
+        outputs = keras.tree.flatten(_try(before, before.root, given))
+    except Exception:  # It was edited to take what it is given.
+        return True
+    return _difference(before, before.root, given, outputs) is None
+
+
+def _difference(
+    table: Table, key: int, arguments: Arguments, outputs: list[Any]
+) -> str | None:
+    """Returns what a layer's code does that is not what the layer says it does."""
+    try:
+        traced = keras.tree.flatten(_try(table, key, arguments, is_traced=True))
+    except Exception as error:  # Whatever a layer raises.
+        return reason(error)
+    said, found = [x.shape for x in outputs], [x.shape for x in traced]
+    is_alike = len(said) == len(found) and all(map(shapes_match, said, found))
+    return None if is_alike else f"it returns {found}, and says that it returns {said}"
+
+
+def _cannot_run(where: str, edited: list[str], wrong: str, verb: str) -> UsageError:
+    return UsageError(
+        explain(
+            f"`{verb}`: the code of {where!r} does not work any more.",
+            where=", ".join(where + path for path in edited or [""]),
+            expected="layers that its code can use in the places of the old ones"
+            if edited
+            else "an input that its code can use",
+            received=wrong,
+            fix="put a layer there that returns what the old one returned, or replace "
+            "the whole layer",
+        )
+    )
+
+
+def _try(
+    table: Table, key: int, arguments: Arguments, *, is_traced: bool = False
+) -> Any:
+    """Calls a copy of an operation, which builds itself for what it is given.
+
+    Args:
+        table: The table.
+        key: The operation.
+        arguments: What it is called with, and by keyword.
+        is_traced: Whether the code of a layer is run, whatever it says of itself.
+    """
+
+    def made() -> Any:
+        operation = _trial(table, key)
+        if is_traced:
+            _keras.run_when_called(operation)
+        return operation
+
+    args, kwargs = arguments
+    operation = made()
+    if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
+        return operation(*args, **kwargs)
+    if not operation.built:
+        return operation(*args, **kwargs)
+    inside = _keras.all_layers(operation)
+    for layer in inside:
+        _keras.forget_variables(layer)
+    try:
+        outputs = operation(*args, **kwargs)
+    except Exception:  # It cannot be built twice: as it is, then.
+        return made()(*args, **kwargs)
+    if not holds(operation, inside) and any(_edited_inside(table, key)):
+        return made()(*args, **kwargs)  # `build()` made others, without the edit.
+    return outputs
+
+
+def _trial(table: Table, key: int) -> Any:
+    """Returns an operation as it will be, on the variables of the original."""
+
+    def make_model(model: int) -> Any:
+        """Calls what a model inside a layer calls now."""
+        scope = table.scope_of(model)
+        tensors: dict[Slot, Any] = {}
+        for call in scope.calls:
+            if isinstance(table[call.part].operation, _keras.InputLayer):
+                slot = Slot(call.number)
+                made = [like_input(scope, slot, scope.tensor(slot))]
+            else:
+                given = put(call.arguments, tensors)
+                made = keras.tree.flatten(_try(table, call.part, given))
+            tensors.update({Slot(call.number, i): t for i, t in enumerate(made)})
+        inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
+        return _keras.functional(inputs, outputs, table[model].name)
+
+    assembly = Assembly(table, is_trial=True, make_model=make_model)
+    assembly.copy(below(table, key), {})
+    return assembly.operation(key)
+
+
+def below(table: Table, key: int) -> list[int]:
+    """Returns the keys of a part and of all inside it."""
+    found: dict[int, None] = {}
+    stack = [key]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found[current] = None
+            stack += table.inside(current)
+    return list(found)
+
+
+def reason(error: Exception) -> str:
+    """Returns the line of Keras's message that says what is wrong."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Where one error led to another, the first is what somebody can mend.
+    ends = [i for i, x in enumerate(lines) if x.endswith("Error encountered:")]
+    lines = lines[ends[-1] + 1 :] if ends else lines
+    telling = [x for x in lines if not x.startswith("Exception encountered")]
+    return (telling or lines or [type(error).__name__])[0][:300]
+
+
+def shapes_match(one: Any, other: Any) -> bool:
+    """Tells whether two shapes may be those of one tensor."""
+    if one is None or other is None or len(one) != len(other):
+        return False
+    sizes = zip(one, other, strict=True)
+    return all(m is None or n is None or m == n for m, n in sizes)
