@@ -2,11 +2,12 @@
 
 import keras
 import pytest
+from keras import layers
 
 import regraft as rg
 
 from . import models
-from .checks import assert_good, bits, values
+from .checks import answers, assert_good, bits, values
 
 pytestmark = pytest.mark.wiring
 
@@ -115,3 +116,22 @@ def test_the_name_of_the_model(tmp_path):
     assert rg.graph(model).build(name="other").name == "other"
     edited = rg.graph(model).append(keras.layers.ReLU(name="r"))
     assert edited.build(name="other").name == "other"
+
+
+@pytest.mark.parametrize("key", ["attention/query", "attention/q.*"])
+def test_policies_by_path_follow_a_name(key):
+    policies = keras.dtype_policies.DTypePolicyMap()
+    policies[key] = keras.DTypePolicy("bfloat16")
+    x = keras.Input((5, 8), name="x")
+    attention = layers.MultiHeadAttention(2, 4, dtype=policies, name="attention")
+    model = keras.Model(x, attention(x, x), name="net")
+    for graph in (
+        rg.graph(model).rename("attention", "other"),
+        rg.graph(model).prefix("p_"),
+    ):
+        made = assert_good(graph, model)
+        x = models.numbers(model)
+        assert answers(made, x) == answers(model, x)
+        assert made.layers[-1]._query_dense.compute_dtype == "bfloat16"
+        assert made.layers[-1]._key_dense.compute_dtype == "float32"
+    assert list(policies) == [key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import keras
 from keras.src.utils.naming import to_snake_case
 
 from .classes import InputLayer
+from .policies import DTypePolicyMap
 
 
 def snake_case(name: str) -> str:
@@ -42,11 +44,28 @@ def scope_around(operation: Any) -> Iterator[None]:
 
 
 def move_paths(operation: Any, moved: Any) -> None:
-    """Rewrites the paths that a layer remembers."""
+    """Rewrites the paths that a layer remembers, and is known by to its policies."""
     state = vars(operation)
+    policies, path = state.get("_dtype_policy"), state.get("_path")
+    if path and isinstance(policies, DTypePolicyMap) and moved(path) != path:
+        _move_policy(policies, path, moved(path))
     for attribute in ("_path", "_parent_path"):
         if state.get(attribute):
             state[attribute] = moved(state[attribute])
+
+
+def _move_policy(policies: Any, old: str, new: str) -> None:
+    """Lets a layer find in a map of policies what it found under its old path."""
+    found = policies[old]
+    if old in policies:
+        entries = policies._policy_map.items()
+        policies._policy_map = {new if k == old else k: v for k, v in entries}
+    elif _policies_at(policies, old) != _policies_at(policies, new):
+        policies[new] = found  # A pattern is of one path and not of the other.
+
+
+def _policies_at(policies: Any, path: str) -> list[Any]:
+    return [policies._policy_map[k] for k in policies if re.fullmatch(k, path)]
 
 
 def rename_slots(optimizer: Any, names: dict[str, str]) -> None:
