@@ -32,9 +32,12 @@ def follow(
         _build([new for _, new in built], wanted)
         return
     moved = []
+    around = _around([new for _, new in built])
+    stay = {id(new) for old, new in built if _are_its_own(old, new, wanted)}
     for old, new in built:
         before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
-        if not _are_its_own(old, new, wanted):
+        # One inside another has what that gives it, maybe not all.
+        if id(around.get(id(new), new)) not in stay:
             state = _keras.slots_by_attribute(new)
             own = _keras.state_by_attribute(new)
             moved.append((new, before, state, own, _keras.iterations(new)))
@@ -50,8 +53,9 @@ def follow(
                 variable.assign(own[name].value)
         fresh = _keras.slots_by_attribute(new)
         position = {id(v): i for i, v in enumerate(before) if v is not None}
+        own_variables = _keras.trained_variables(new)
         for name, slots in fresh.items():
-            for variable, slot in zip(wanted, slots, strict=True):
+            for variable, slot in zip(own_variables, slots, strict=True):
                 i = position.get(id(variable))
                 kept = state[name][i] if i is not None and name in state else None
                 if slot is not None and kept is not None and kept.shape == slot.shape:
@@ -96,6 +100,20 @@ def _rename(old: Any, new: Any, counterparts: dict[int, Any]) -> None:
 
 
 def _build(optimizers: list[Any], variables: list[Any]) -> None:
+    """Builds optimizers; those inside others are built by these, for what they get."""
+    around = _around(optimizers)
     for optimizer in optimizers:
-        if not optimizer.built:  # A wrapped one is built by the one around it.
+        if id(optimizer) not in around:
             optimizer.build(variables)
+
+
+def _around(optimizers: list[Any]) -> dict[int, Any]:
+    """Returns, for the ids of optimizers inside others, the outermost of these."""
+    found: dict[int, Any] = {}
+    for optimizer in optimizers:
+        for inner in _keras.inner_optimizers(optimizer):
+            found[id(inner)] = optimizer
+    for key in found:
+        while id(found[key]) in found:
+            found[key] = found[id(found[key])]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import keras
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .classes import Variable
@@ -129,6 +130,16 @@ def optimizers_of(trainer: Any) -> Iterator[Any]:
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def inner_optimizers(optimizer: Any) -> list[Any]:
+    """Returns the optimizers that an optimizer works with."""
+    found = keras.tree.flatten([x for x in vars(optimizer).values() if _is_plain(x)])
+    return [x for x in found if isinstance(x, keras.optimizers.Optimizer)]
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, keras.optimizers.Optimizer | list | tuple)
 
 
 def variables_in_training(model: Any) -> list[Any]:
