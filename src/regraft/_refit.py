@@ -37,8 +37,8 @@ def refit(
         warnings.simplefilter("ignore")
         ghost = _ghost(layer, args, kwargs, keep_inside=keep_inside)
         if ghost is not None:
-            is_stateful = any(map(_has_states, _keras.all_layers(layer)))
-            if not is_stateful and not weights(ghost) - weights(layer):
+            is_same_batch = shapes_of_states(ghost) == shapes_of_states(layer)
+            if is_same_batch and not weights(ghost) - weights(layer):
                 return layer
             if _is_complete(ghost, layer):
                 return ghost
@@ -88,6 +88,16 @@ def _detached(x: Any) -> Any:
 def weights(layer: Any) -> Counter[Any]:
     """Returns the names and shapes of a layer's weights, and how often each is."""
     return Counter((v.name, tuple(v.shape)) for v in layer.weights)
+
+
+def states(layer: Any) -> list[Any]:
+    """Returns what RNNs inside a layer remember from batch to batch."""
+    return [v for x in _keras.all_layers(layer) for v in _keras.held_states(x)]
+
+
+def shapes_of_states(layer: Any) -> list[tuple[int, ...]]:
+    """Returns the shapes of these, which begin with the size of a batch."""
+    return [tuple(v.shape) for v in states(layer)]
 
 
 def _is_complete(ghost: Any, layer: Any) -> bool:

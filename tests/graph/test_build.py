@@ -147,6 +147,25 @@ def test_a_class_is_kept_where_files_can_tell():
     assert type(rg.graph(lost).build()) is Lost
 
 
+class Doubled(keras.Model):
+    """Returns more than its graph says, and makes its graph itself."""
+
+    def __init__(self):
+        x = keras.Input((4,), name="x")
+        super().__init__(x, layers.Dense(4, name="a")(x), name="doubled")
+
+    def call(self, inputs, training=None, mask=None):
+        return 2 * super().call(inputs, training=training, mask=mask)
+
+
+def test_a_class_that_returns_more_than_its_graph_is_kept():
+    model = Doubled()
+    with pytest.warns(rg.EditNotSavedWarning, match="where: doubled"):
+        made = rg.graph(model).insert(layers.Identity(name="i"), after="a").build()
+    x = models.numbers(model)
+    assert answers(made, x) == answers(model, x)
+
+
 def test_attributes_follow_layers():
     with pytest.warns(rg.ClassChangedWarning):
         made = rg.graph(Lost()).replace("head", layers.Dense(3, name="new")).build()
@@ -159,6 +178,22 @@ def test_attributes_follow_layers():
 # --- compile --------------------------------------------------------------------------
 
 
+def several():
+    """One optimizer for some variables, and one for the others."""
+    choice = keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1, momentum=0.9))
+    choice["[ab]/.*"] = keras.optimizers.Adam(0.01)
+    return keras.optimizers.MultiOptimizer(choice)
+
+
+def test_optimizers_inside_another_keep_to_their_variables():
+    model = models.trained(models.branched(), several())
+    made = rg.graph(model).insert(layers.Identity(name="i"), after="x").build()
+    assert slots(made) == slots(model)
+    made = rg.graph(model).append(layers.Dense(2, name="n")).build()
+    new = sorted(slots(made).keys() - slots(model).keys())
+    assert new == ["n_bias_momentum", "n_kernel_momentum"]
+
+
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -167,6 +202,7 @@ def test_attributes_follow_layers():
         lambda: keras.optimizers.SGD(0.1, momentum=0.9),
         lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
         lambda: keras.optimizers.Adam(use_ema=True),
+        lambda: several(),
     ],
 )
 def test_slots_stay_with_their_variables(optimizer):
@@ -284,6 +320,21 @@ def test_state_of_all_kinds(tmp_path):
     assert states == [bits(v) for v in model.get_layer("lstm").states]
     x = models.numbers(model)
     assert answers(made, x) == answers(model, x)
+
+
+@pytest.mark.parametrize("where", ["lstm", "lstm/lstm_cell", "bare"])
+def test_states_stay_where_a_copy_takes_a_place(where):
+    x = keras.Input((3, 4), batch_size=2, name="x")
+    h = layers.LSTM(3, stateful=True, return_sequences=True, name="lstm")(x)
+    h = layers.Bidirectional(layers.GRU(2, stateful=True), name="bare")(h)
+    model = keras.Model(x, h, name="states")
+    x = models.numbers(model)
+    answers(model, x)
+    twin = rg.clone(model)
+    made = rg.graph(model).replace(where, rg.clone).build()
+    expected = answers(twin, x)
+    assert answers(made, x) == expected
+    assert answers(model, x) == expected
 
 
 def test_mixed_precision_and_optional_inputs():

@@ -124,9 +124,13 @@ class Build:
         replaced = {id(memo[id(x)]) for x in model.operations}
         _keras.track_graph_layers(new, replaced)
         self._finish(model, new, graph, walk)
-        if not _keras.functional_like_constructor(type(model)):
+        if _keras.functional_like_constructor(type(model)):
+            return new
+        if _keras.runs_its_graph(model):
             self._say_class(new, part, type(model).__name__)
             _keras.set_class(new, _keras.Functional)
+        else:  # As a Functional model it would return something else.
+            self._assembly.edited.add(key)
         return new
 
     def _sequence(self, part: Part, key: int, graph: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _keras
 from .._errors import MismatchError, UsageError, explain
-from .._refit import refit
+from .._refit import refit, shapes_of_states, states
 from .._rename import rename_layer
 
 # What becomes of a variable whose shape must change. A function is given the path,
@@ -67,6 +67,9 @@ class Fitting:
                 _keras.forget_calls(fitted)
             _name_alike(layer, fitted)
             self._carry_over(layer.variables, fitted.variables)
+            if shapes_of_states(layer) == shapes_of_states(fitted):
+                for old, new in zip(states(layer), states(fitted), strict=True):
+                    new.assign(np.array(_keras.to_numpy(old)))
         return fitted
 
     def take_over(self, old: Any, new: Any, memo: dict[int, Any]) -> None:

@@ -111,7 +111,8 @@ def _outputs(
             [x for x in given if isinstance(x, _keras.KerasTensor)], part.scope
         ):
             return _through(table, call, specs, verb, everywhere)
-    with _keras.quiet_globals(), warnings.catch_warnings():
+    # Nothing is drawn for a trial, and what it assigns to variables is forgotten.
+    with _keras.no_memory(), _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return table, attempt(table, key, call, (args, kwargs), verb)
