@@ -64,6 +64,13 @@ def small(kind=keras.Model):
     return kind(x, layers.Dense(4, name="d")(layers.ReLU(name="r")(x)), name="small")
 
 
+def attention():
+    x = keras.Input((5,), dtype="int32", name="x")
+    h = layers.Embedding(9, 4, name="embedding")(x)
+    h = layers.MultiHeadAttention(2, 2, name="attention")(h, h)
+    return rg.graph(keras.Model(x, h, name="outer"))
+
+
 def pair():
     ends = [keras.Input((6,), name=name) for name in ("l", "r")]
     return keras.Model(ends, layers.Add(name="plus")(ends), name="two")
@@ -191,6 +198,18 @@ CASES = {
         lambda g: g.inputs((3,)),
         "the code of 'outer/residual' does not work",
         "an input that its code can use",
+    ),
+    "mistaken_rank": (
+        "attention",
+        lambda g: g.remove("embedding"),
+        "the code of 'outer/attention' does not work",
+    ),
+    "shared": (
+        ROW,
+        lambda g: g.inputs((3,)).build(mismatch="fit"),
+        "`build`: Dense 'shared' cannot be called there",
+        "row/shared",
+        "all its calls share one layer",
     ),
     "input": (NET, lambda g: g.replace("x", layers.ReLU()), "this is an input"),
     "wrapper": (
@@ -361,6 +380,7 @@ def graphs():
         "halves": rg.graph(halves),
         "holder": outer(Holder(name="holder")),
         "residual": outer(Residual(name="residual")),
+        "attention": attention(),
         "own": outer(small(Own)),
         "trained": outer(small(), training=True),
         "cast": outer(small(), cast),

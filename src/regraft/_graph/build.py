@@ -24,6 +24,7 @@ from .slots import Slot, put, slots_in
 from .survival import survives_files
 from .table import Part, Table
 from .tracing import trace
+from .trials import cannot_call
 
 
 class Build:
@@ -320,11 +321,8 @@ class Build:
         try:
             outputs = keras.tree.flatten(operation(*args, **kwargs))
         except Exception as error:
-            error.add_note(
-                "This happened when `build` called "
-                f"{self._table[key].name}/{part.name}."
-            )
-            raise
+            given = [x for x in _keras.leaves((args, kwargs)) if _is_tensor(x)]
+            raise cannot_call(self._table, key, call, given, error, "build") from error
         if call.part not in self._called and part.takes_over is not None:
             self._fitting.take_over(part.takes_over, operation, self._assembly.memo)
         self._called.add(call.part)

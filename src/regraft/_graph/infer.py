@@ -19,7 +19,7 @@ from .._errors import UsageError, explain
 from .calls import Call, Scope
 from .slots import Slot, put, slots_in
 from .table import Table, scopes
-from .trials import attempt, like_input, reason, shapes_match
+from .trials import attempt, cannot_call, like_input, shapes_match
 
 
 def refresh(
@@ -119,18 +119,8 @@ def _outputs(
         except UsageError:
             raise
         except Exception as error:
-            shapes = ", ".join(str(x.shape) for x in specs.values()) or "nothing"
-            raise UsageError(
-                explain(
-                    f"`{verb}`: {type(part.operation).__name__} {part.name!r} cannot "
-                    "be called there.",
-                    where=f"{table[key].name}/{part.name}",
-                    expected="an operation that takes what it is given there",
-                    received=f"{shapes}: {reason(error)}",
-                    fix="insert a layer that gives it what it wants, or choose "
-                    "another place",
-                )
-            ) from error
+            given = list(specs.values())
+            raise cannot_call(table, key, call, given, error, verb) from error
 
 
 def _through(

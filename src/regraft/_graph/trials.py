@@ -79,8 +79,11 @@ def _may_be_mistaken(table: Table, call: Call, arguments: Arguments) -> bool:
     before = _arguments_before(table, call)
     if before is None or not isinstance(layer, _keras.Layer):
         return False
-    is_same = _shapes_in(before) == _shapes_in(arguments)
-    return not is_same and not _keras.is_keras_code(layer) and _keras.says_spec(layer)
+    if not _keras.says_spec(layer) or _specs_in(before) == _specs_in(arguments):
+        return False
+    # Keras's own know what becomes of shapes, but not that they cannot take others.
+    is_alike = _kinds_in(before) == _kinds_in(arguments)
+    return not is_alike or not _keras.is_keras_code(layer)
 
 
 def _arguments_before(table: Table, call: Call) -> Arguments | None:
@@ -96,9 +99,16 @@ def _arguments_before(table: Table, call: Call) -> Arguments | None:
     return args, kwargs
 
 
-def _shapes_in(arguments: Arguments) -> list[Any]:
+def _specs_in(arguments: Arguments) -> list[tuple[Any, str]]:
     tensors = _keras.leaves(arguments)
-    return [x.shape for x in tensors if isinstance(x, _keras.KerasTensor)]
+    return [(x.shape, x.dtype) for x in tensors if isinstance(x, _keras.KerasTensor)]
+
+
+def _kinds_in(arguments: Arguments) -> list[tuple[int, bool]]:
+    """Returns of tensors how many axes they have, and whether they hold fractions."""
+    return [
+        (len(shape), _keras.is_float(dtype)) for shape, dtype in _specs_in(arguments)
+    ]
 
 
 def _edited_inside(table: Table, key: int) -> Iterator[str]:
@@ -231,6 +241,27 @@ def below(table: Table, key: int) -> list[int]:
             found[current] = None
             stack += table.inside(current)
     return list(found)
+
+
+def cannot_call(
+    table: Table, scope: int, call: Call, given: list[Any], error: Exception, verb: str
+) -> UsageError:
+    """Returns an error that says that a call of a model failed, and why."""
+    part = table[call.part]
+    shapes = ", ".join(str(x.shape) for x in given) or "nothing"
+    calls = [each for each in table.scope_of(scope).calls if each.part == call.part]
+    others = "; all its calls share one layer: give them alike, or use `call=`"
+    return UsageError(
+        explain(
+            f"`{verb}`: {type(part.operation).__name__} {part.name!r} cannot be called "
+            "there.",
+            where=f"{table[scope].name}/{part.name}",
+            expected="an operation that takes what it is given there",
+            received=f"{shapes}: {reason(error)}",
+            fix="insert a layer that gives it what it wants, or choose another place"
+            + (others if len(calls) > 1 else ""),
+        )
+    )
 
 
 def reason(error: Exception) -> str:
