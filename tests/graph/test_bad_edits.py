@@ -71,6 +71,13 @@ def attention():
     return rg.graph(keras.Model(x, h, name="outer"))
 
 
+def tied():
+    x = keras.Input((5,), dtype="int32", name="x")
+    embedding = layers.ReversibleEmbedding(9, 4, name="embedding")
+    h = layers.Dense(4, name="d")(embedding(x))
+    return rg.graph(keras.Model(x, embedding(h, reverse=True), name="outer"))
+
+
 def pair():
     ends = [keras.Input((6,), name=name) for name in ("l", "r")]
     return keras.Model(ends, layers.Add(name="plus")(ends), name="two")
@@ -203,6 +210,11 @@ CASES = {
         "attention",
         lambda g: g.remove("embedding"),
         "the code of 'outer/attention' does not work",
+    ),
+    "mistaken_call": (
+        "tied",
+        lambda g: g.set("embedding", output_dim=6),
+        "`set`: the code of 'outer/embedding' does not work",
     ),
     "shared": (
         ROW,
@@ -381,6 +393,7 @@ def graphs():
         "holder": outer(Holder(name="holder")),
         "residual": outer(Residual(name="residual")),
         "attention": attention(),
+        "tied": tied(),
         "own": outer(small(Own)),
         "trained": outer(small(), training=True),
         "cast": outer(small(), cast),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from .. import _keras
 from .._errors import UsageError, explain
-from .._refit import holds
+from .._refit import holds, weights
 from .assemble import Assembly, held_by
 from .calls import Call, Scope
 from .slots import Slot, put
@@ -60,14 +61,21 @@ def attempt(
         verb: What was done, for messages.
     """
     key = call.part
-    outputs = keras.tree.flatten(_try(table, key, arguments))
+    trial = _try(table, key, arguments)
     edited = list(_edited_inside(table, key))
-    if edited or _may_be_mistaken(table, call, arguments):
-        wrong = _difference(table, key, arguments, outputs)
+    is_refitted = _has_other_weights(trial.operation, table[key].operation)
+    if edited or is_refitted or _may_be_mistaken(table, call, arguments):
+        wrong = _difference(table, key, arguments, trial)
         if wrong is not None and _was_right(table, call, arguments):
             where = f"{table[scope].name}/{table[key].name}"
             raise _cannot_run(where, edited, wrong, verb)
-    return outputs
+    return trial.outputs
+
+
+def _has_other_weights(made: Any, layer: Any) -> bool:
+    """Tells whether a layer that is called elsewhere too has to change for a call."""
+    is_built = isinstance(layer, _keras.Layer) and layer.built
+    return is_built and bool(weights(made) - weights(layer))
 
 
 def _may_be_mistaken(table: Table, call: Call, arguments: Arguments) -> bool:
@@ -138,21 +146,22 @@ def _was_right(table: Table, call: Call, arguments: Arguments) -> bool:
     before = read(table[call.part].operation)
     given = _arguments_before(table, call) or arguments
     try:
-        outputs = keras.tree.flatten(_try(before, before.root, given))
+        trial = _try(before, before.root, given)
     except Exception:  # It was edited to take what it is given.
         return True
-    return _difference(before, before.root, given, outputs) is None
+    return _difference(before, before.root, given, trial) is None
 
 
 def _difference(
-    table: Table, key: int, arguments: Arguments, outputs: list[Any]
+    table: Table, key: int, arguments: Arguments, trial: _Trial
 ) -> str | None:
     """Returns what a layer's code does that is not what the layer says it does."""
     try:
-        traced = keras.tree.flatten(_try(table, key, arguments, is_traced=True))
+        is_rebuilt = trial.is_rebuilt
+        traced = _call(table, key, arguments, is_rebuilt=is_rebuilt, is_traced=True)
     except Exception as error:  # Whatever a layer raises.
         return reason(error)
-    said, found = [x.shape for x in outputs], [x.shape for x in traced]
+    said, found = [[x.shape for x in t.outputs] for t in (trial, traced)]
     is_alike = len(said) == len(found) and all(map(shapes_match, said, found))
     return None if is_alike else f"it returns {found}, and says that it returns {said}"
 
@@ -172,43 +181,65 @@ def _cannot_run(where: str, edited: list[str], wrong: str, verb: str) -> UsageEr
     )
 
 
-def _try(
-    table: Table, key: int, arguments: Arguments, *, is_traced: bool = False
-) -> Any:
-    """Calls a copy of an operation, which builds itself for what it is given.
+@dataclass(frozen=True)
+class _Trial:
+    """What came of a call.
+
+    Attributes:
+        operation: The copy that was called.
+        outputs: What it returned.
+        is_rebuilt: Whether it had forgotten its variables, and built itself again.
+    """
+
+    operation: Any
+    outputs: list[Any]
+    is_rebuilt: bool
+
+
+def _try(table: Table, key: int, arguments: Arguments) -> _Trial:
+    """Calls a copy of an operation, which builds itself for what it is given."""
+    operation = table[key].operation
+    is_layer = isinstance(operation, _keras.Layer) and table[key].scope is None
+    if not is_layer or not operation.built:
+        return _call(table, key, arguments, is_rebuilt=False)
+    try:
+        return _call(table, key, arguments, is_rebuilt=True)
+    except Exception:  # It cannot be built twice: as it is, then.
+        return _call(table, key, arguments, is_rebuilt=False)
+
+
+def _call(
+    table: Table,
+    key: int,
+    arguments: Arguments,
+    *,
+    is_rebuilt: bool,
+    is_traced: bool = False,
+) -> _Trial:
+    """Calls a copy of an operation.
 
     Args:
         table: The table.
         key: The operation.
         arguments: What it is called with, and by keyword.
+        is_rebuilt: Whether it forgets its variables first.
         is_traced: Whether the code of a layer is run, whatever it says of itself.
     """
-
-    def made() -> Any:
-        operation = _trial(table, key)
-        if is_traced:
-            _keras.run_when_called(operation)
-        return operation
-
-    args, kwargs = arguments
-    operation = made()
-    if not isinstance(operation, _keras.Layer) or table[key].scope is not None:
-        return operation(*args, **kwargs)
-    if not operation.built:
-        return operation(*args, **kwargs)
-    inside = _keras.all_layers(operation)
+    operation = _copy(table, key)
+    if is_traced:
+        _keras.run_when_called(operation)
+    inside = _keras.all_layers(operation) if is_rebuilt else []
     for layer in inside:
         _keras.forget_variables(layer)
-    try:
-        outputs = operation(*args, **kwargs)
-    except Exception:  # It cannot be built twice: as it is, then.
-        return made()(*args, **kwargs)
-    if not holds(operation, inside) and any(_edited_inside(table, key)):
-        return made()(*args, **kwargs)  # `build()` made others, without the edit.
-    return outputs
+    args, kwargs = arguments
+    outputs = keras.tree.flatten(operation(*args, **kwargs))
+    if is_rebuilt and not holds(operation, inside) and any(_edited_inside(table, key)):
+        # `build()` made other layers, without the edit.
+        return _call(table, key, arguments, is_rebuilt=False, is_traced=is_traced)
+    return _Trial(operation, outputs, is_rebuilt)
 
 
-def _trial(table: Table, key: int) -> Any:
+def _copy(table: Table, key: int) -> Any:
     """Returns an operation as it will be, on the variables of the original."""
 
     def make_model(model: int) -> Any:
@@ -221,7 +252,7 @@ def _trial(table: Table, key: int) -> Any:
                 made = [like_input(scope, slot, scope.tensor(slot))]
             else:
                 given = put(call.arguments, tensors)
-                made = keras.tree.flatten(_try(table, call.part, given))
+                made = _try(table, call.part, given).outputs
             tensors.update({Slot(call.number, i): t for i, t in enumerate(made)})
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
         return _keras.functional(inputs, outputs, table[model].name)
