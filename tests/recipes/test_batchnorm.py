@@ -92,6 +92,21 @@ def test_what_cannot_be_folded_stays():
     assert changed(new) == set()
 
 
+def test_what_learns_when_it_is_called_stays():
+    x = keras.Input((4,))
+    own = layers.BatchNormalization(name="own")(layers.Dense(4)(x), training=True)
+    inner = keras.Sequential([layers.Dense(4), layers.BatchNormalization(name="in")])
+    other = keras.Sequential([layers.Dense(4), layers.BatchNormalization(name="off")])
+    h = other(inner(own, training=True), training=False)
+    model = scrambled(keras.Model(x, h))
+    new = fold_batchnorm(model)
+    assert regraft.lineage(new).notes == (
+        "fold_batchnorm: 1 of 3 BatchNormalization layers folded",
+    )
+    x = data(model)
+    np.testing.assert_allclose(output(new, x), output(model, x), atol=1e-5)
+
+
 def test_inside_models_and_sequences():
     model = convnet()
     new = fold_batchnorm(model)

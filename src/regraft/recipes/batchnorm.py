@@ -22,7 +22,7 @@ def fold_batchnorm(model: Any) -> Any:
     In inference a batch normalization multiplies each channel by a number and adds
     one. A convolution or `Dense` before it can do that with its own weights. Layers
     that other layers use as well, that have an activation, or that are called more
-    than once keep their normalization.
+    than once keep their normalization, as do those called with `training=True`.
 
     Args:
         model: A model or its graph.
@@ -48,6 +48,9 @@ def fold_batchnorm(model: Any) -> Any:
     for prefix, part in graphs(found):
         for node in part.find(keras.layers.BatchNormalization):
             before = part[node.sources[0]] if node.sources else None
+            where = f"{prefix}{node.path}"
+            if _learns_when_called(found, where):
+                continue
             if before is not None and _may_fold(found, part, before, node):
                 shape = part[before.sources[0]].outputs[before.sources[0].output].shape
                 where = f"{prefix}{before.path}"
@@ -59,6 +62,13 @@ def fold_batchnorm(model: Any) -> Any:
         new = new.remove(lambda node: id(node.layer) in gone)
     said = f"{len(gone)} of {len(count)} BatchNormalization layers folded"
     return new.say(f"fold_batchnorm: {said}").build()
+
+
+def _learns_when_called(whole: Any, where: str) -> bool:
+    """Tells whether a layer, or a model around it, is called with `training=True`."""
+    around = (n for n in whole.walk() if f"{where}/".startswith(f"{n.path}/"))
+    given = (x for node in around for x in keras.tree.flatten(node.arguments))
+    return any(x is True for x in given)
 
 
 def _may_fold(whole: Any, part: Any, before: Any, node: Any) -> bool:
