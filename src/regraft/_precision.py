@@ -249,7 +249,11 @@ def _refuse_special(walk: Walk, layer: Any, policy: Any) -> None:
                 "is with `{'*': policy, 'path/of/this/layer': None}`",
             )
         )
-    if _keras.is_foreign(layer) and layer.variable_dtype != given_to(policy):
+    dtypes = policy.variable_dtype, policy.compute_dtype
+    if (
+        _keras.is_foreign(layer)
+        and (layer.variable_dtype, layer.compute_dtype) != dtypes
+    ):
         raise PrecisionError(
             explain(
                 "The weights of this layer belong to another framework's module.",
