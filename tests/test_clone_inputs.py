@@ -137,6 +137,22 @@ def two_inputs():
     return keras.Model([a, b], y, name="pair")
 
 
+def test_inputs_are_known_by_the_keys_that_a_model_takes():
+    first, second = keras.Input((4,), name="b"), keras.Input((4,), name="c")
+    h = layers.Concatenate()([layers.Dense(2)(first), layers.Flatten()(second)])
+    model = keras.Model({"a": first, "b": second}, h)
+    for new in (
+        rg.clone(model, inputs={"b": (3, 2)}),
+        rg.graph(model).inputs(b=keras.Input((3, 2))).build(),
+        rg.clone(model, inputs={"c": (3, 2)}),
+        rg.graph(model).inputs(c=(3, 2)).build(),
+    ):
+        assert {k: x.shape for k, x in new.input.items()} == {
+            "a": (None, 4),
+            "b": (None, 3, 2),
+        }
+
+
 def test_inputs_are_named_in_a_dict_or_listed():
     a = keras.Input((None, 2), name="a")
     b = keras.Input((6, 2), name="b")

@@ -38,9 +38,21 @@ def read(model: Any, given: Any) -> list[Leaf]:
             )
         )
     tensors = graph.inputs
-    leaves = _sort(tensors, given, model.name)
+    leaves = _sort(tensors, _by_name(graph.input, given), model.name)
     found = zip(tensors, leaves, strict=True)
     return [_leaf(old, new, model.name) for old, new in found]
+
+
+def _by_name(struct: Any, given: Any) -> Any:
+    """Returns a dict by the names of inputs, also if it has the keys of the model's.
+
+    A model that takes a dict is called with its keys, whatever the inputs are named.
+    """
+    if not isinstance(struct, dict) or not isinstance(given, dict):
+        return given
+    if not all(isinstance(struct.get(key), _keras.KerasTensor) for key in given):
+        return given
+    return {_name(struct[key]): value for key, value in given.items()}
 
 
 def _sort(tensors: list[Any], given: Any, where: str) -> list[Any]:

@@ -149,6 +149,10 @@ def change_inputs(table: Table, chosen: Sequence[Any], named: dict[str, Any]) ->
     if len(chosen) == 1 and isinstance(chosen[0], dict):
         named, chosen = chosen[0], ()
     names = [table[table.scope.by_number[s.call].part].name for s in slots]
+    keys = table.scope.inputs
+    if isinstance(keys, dict) and all(isinstance(keys.get(x), Slot) for x in named):
+        # A model that takes a dict is called with its keys, whatever the names are.
+        named = {names[slots.index(keys[x])]: new for x, new in named.items()}
     if chosen:
         if len(chosen) != len(slots):
             raise UsageError(
