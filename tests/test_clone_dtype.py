@@ -372,8 +372,9 @@ def test_modules_of_another_framework_are_refused():
     x = keras.Input((4,))
     wrapped = layers.TorchModuleWrapper(torch.nn.Linear(4, 2), name="linear")
     model = keras.Sequential([x, wrapped], name="net")
-    with pytest.raises(rg.PrecisionError, match="belong to another framework's module"):
-        rg.clone(model, dtype="bfloat16")
+    for dtype in ("bfloat16", "mixed_bfloat16"):
+        with pytest.raises(rg.PrecisionError, match="another framework's module"):
+            rg.clone(model, dtype=dtype)
 
 
 def test_a_layer_that_cannot_compute_in_a_precision_is_refused():

@@ -249,11 +249,8 @@ def _refuse_special(walk: Walk, layer: Any, policy: Any) -> None:
                 "is with `{'*': policy, 'path/of/this/layer': None}`",
             )
         )
-    dtypes = policy.variable_dtype, policy.compute_dtype
-    if (
-        _keras.is_foreign(layer)
-        and (layer.variable_dtype, layer.compute_dtype) != dtypes
-    ):
+    dtypes = [(x.variable_dtype, x.compute_dtype) for x in (layer, policy)]
+    if _keras.is_foreign(layer) and dtypes[0] != dtypes[1]:
         raise PrecisionError(
             explain(
                 "The weights of this layer belong to another framework's module.",
