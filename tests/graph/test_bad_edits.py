@@ -78,6 +78,19 @@ def tied():
     return rg.graph(keras.Model(x, embedding(h, reverse=True), name="outer"))
 
 
+def siamese():
+    ends = [keras.Input((4,), name=name) for name in ("l", "r")]
+    both = list(map(layers.Dense(4, name="d"), ends))
+    return rg.graph(keras.Model(ends, both, name="two"))
+
+
+def inside():
+    inner, x = small(), keras.Input((4,), name="x")
+    s = layers.ReLU(name="s")(x)
+    outputs = [inner(x), inner.get_layer("d")(s)]
+    return rg.graph(keras.Model(x, outputs, name="outer"))
+
+
 def pair():
     ends = [keras.Input((6,), name=name) for name in ("l", "r")]
     return keras.Model(ends, layers.Add(name="plus")(ends), name="two")
@@ -222,6 +235,18 @@ CASES = {
         "`build`: Dense 'shared' cannot be called there",
         "row/shared",
         "all its calls share one layer",
+    ),
+    "shared_copied": (
+        "siamese",
+        lambda g: g.insert(layers.Dense(5), after="r").build(mismatch="fit"),
+        "'d' is shared, and would have to take two shapes",
+        "regraft.clone, call=",
+    ),
+    "shared_inside": (
+        "inside",
+        lambda g: g.insert(layers.Dense(5), after="s").build(mismatch="fit"),
+        "'d' is shared, and would have to take two shapes",
+        "small/d",
     ),
     "input": (NET, lambda g: g.replace("x", layers.ReLU()), "this is an input"),
     "wrapper": (
@@ -394,6 +419,8 @@ def graphs():
         "residual": outer(Residual(name="residual")),
         "attention": attention(),
         "tied": tied(),
+        "siamese": siamese(),
+        "inside": inside(),
         "own": outer(small(Own)),
         "trained": outer(small(), training=True),
         "cast": outer(small(), cast),

@@ -22,9 +22,9 @@ from .calls import Call
 from .fates import note
 from .slots import Slot, put, slots_in
 from .survival import survives_files
-from .table import Part, Table
+from .table import Part, Table, scopes
 from .tracing import trace
-from .trials import cannot_call
+from .trials import cannot_call, two_shapes
 
 
 class Build:
@@ -344,6 +344,7 @@ class Build:
             operation, args, kwargs, keep_inside=not is_same_inside
         )
         if fitted is not operation:
+            self._refuse_copied(call, shapes)
             pairs = zip(operation.variables, fitted.variables, strict=False)
             moved = {id(old): new for old, new in pairs}
             for i, new in list(self._assembly.memo_of(call.part).items()):
@@ -351,6 +352,15 @@ class Build:
                     self._replaced[i] = moved[id(new)]
             self._assembly.replaces(call.part, fitted)
         return fitted
+
+    def _refuse_copied(self, call: Call, shapes: list[Any]) -> None:
+        """Refuses other weights for a layer of which calls stay as they were."""
+        for key in scopes(self._table):
+            clean = self._clean.get(key)  # None: the whole model is copied.
+            for other in self._table.scope_of(key).calls:
+                is_copied = clean is None or other.number in clean
+                if other.part == call.part and is_copied:
+                    raise two_shapes(self._table, key, other, shapes)
 
     def _name_apart(self, key: int, outputs: list[Any]) -> None:
         """Leaves alone what was made on purpose, whose names are final."""

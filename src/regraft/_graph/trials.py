@@ -295,6 +295,29 @@ def cannot_call(
     )
 
 
+def two_shapes(table: Table, scope: int, call: Call, shapes: list[Any]) -> UsageError:
+    """Returns an error that says that a shared layer would need two sets of weights.
+
+    Args:
+        table: The table.
+        scope: A model that calls the layer as it is.
+        call: The call.
+        shapes: The shapes that another call gives it, for which it must change.
+    """
+    given = [table.scope_of(scope).tensor(slot).shape for slot in call.slots]
+    name = table[call.part].name
+    return UsageError(
+        explain(
+            f"`build`: {name!r} is shared, and would have to take two shapes.",
+            where=f"{table[scope].name}/{name}",
+            expected=f"at all its calls {', '.join(map(str, given))}",
+            received=f"{', '.join(map(str, shapes))} at another call",
+            fix="edit all its calls alike, or give one a layer of its own: "
+            f"`replace({name!r}, regraft.clone, call=...)`",
+        )
+    )
+
+
 def reason(error: Exception) -> str:
     """Returns the line of Keras's message that says what is wrong."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
