@@ -91,6 +91,14 @@ def inside():
     return rg.graph(keras.Model(x, outputs, name="outer"))
 
 
+def states():
+    x = keras.Input((5, 3), name="x")
+    state = layers.GRU(2, name="first")(x)
+    h = layers.GRU(2, name="second")(x, initial_state=state)
+    h = ops.einsum("ab,bc->ac", h, np.ones((2, 4), "float32"))
+    return rg.graph(keras.Model(x, h, name="outer"))
+
+
 def pair():
     ends = [keras.Input((6,), name=name) for name in ("l", "r")]
     return keras.Model(ends, layers.Add(name="plus")(ends), name="two")
@@ -228,6 +236,16 @@ CASES = {
         "tied",
         lambda g: g.set("embedding", output_dim=6),
         "`set`: the code of 'outer/embedding' does not work",
+    ),
+    "mistaken_state": (
+        "states",
+        lambda g: g.set("first", units=3),
+        "the code of 'outer/second' does not work",
+    ),
+    "mistaken_operation": (
+        "states",
+        lambda g: g.insert(layers.Dense(3), after="second"),
+        "the code of 'outer/einsum' does not work",
     ),
     "shared": (
         ROW,
@@ -419,6 +437,7 @@ def graphs():
         "residual": outer(Residual(name="residual")),
         "attention": attention(),
         "tied": tied(),
+        "states": states(),
         "siamese": siamese(),
         "inside": inside(),
         "own": outer(small(Own)),

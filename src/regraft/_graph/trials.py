@@ -79,19 +79,28 @@ def _has_other_weights(made: Any, layer: Any) -> bool:
 
 
 def _may_be_mistaken(table: Table, call: Call, arguments: Arguments) -> bool:
-    """Tells whether a layer that is given other shapes may not know what it returns.
+    """Tells whether what is given other shapes may not know what it returns.
 
-    Layers that say it themselves, and are not Keras's own, need not be right.
+    Layers that say it themselves, and are not Keras's own, need not be right. Keras's
+    own know what becomes of shapes, but not that they cannot take others: of another
+    kind, or such that do not go with what else they are given.
     """
-    layer = table[call.part].operation
+    operation = table[call.part].operation
     before = _arguments_before(table, call)
-    if before is None or not isinstance(layer, _keras.Layer):
+    if before is None or _specs_in(before) == _specs_in(arguments):
         return False
-    if not _keras.says_spec(layer) or _specs_in(before) == _specs_in(arguments):
+    is_layer = isinstance(operation, _keras.Layer)
+    if is_layer and not _keras.says_spec(operation):
         return False
-    # Keras's own know what becomes of shapes, but not that they cannot take others.
-    is_alike = _kinds_in(before) == _kinds_in(arguments)
-    return not is_alike or not _keras.is_keras_code(layer)
+    if _kinds_in(before) != _kinds_in(arguments) or _is_given_several(arguments):
+        return True
+    return is_layer and not _keras.is_keras_code(operation)
+
+
+def _is_given_several(arguments: Arguments) -> bool:
+    args, kwargs = arguments
+    given = [_keras.leaves(x) for x in (*args, *kwargs.values())]
+    return sum(any(hasattr(x, "shape") for x in leaves) for leaves in given) > 1
 
 
 def _arguments_before(table: Table, call: Call) -> Arguments | None:
