@@ -43,6 +43,14 @@ def test_outputs(tmp_path):
     assert answers(two, x)[:1] == answers(model, x)
 
 
+def test_one_output_of_a_list():
+    model = models.branched()
+    two = rg.graph(model).outputs("head", "bn").build()
+    one = assert_good(rg.graph(two).outputs("bn"), two)
+    x = models.numbers(model)
+    assert answers(one, x) == answers(two, x)[1:]
+
+
 def test_outputs_of_a_shared_layer():
     model = models.in_a_row()
     graph = rg.graph(model).outputs(rg.Ref("shared", 1), rg.graph(model).nodes[1])

@@ -192,7 +192,8 @@ def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
         "_operations_by_depth",
     ):
         before, after = vars(graph)[name], vars(new)[name]
-        if isinstance(before, list) and type(before) is not type(after):
+        are_lists = isinstance(before, list) and isinstance(after, list)
+        if are_lists and type(before) is not type(after):
             after = type(before)(after)  # TensorFlow wraps lists to find what is in it.
         yield before, after
 
