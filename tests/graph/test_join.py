@@ -97,3 +97,17 @@ def test_joined_models_are_edited_inside():
     graph = rg.join(one, other).insert(layers.Dense(4, name="new"), after="one/dense")
     made = built(graph, one, other)
     assert "one/new" in rg.graph(made)
+
+
+def test_edits_of_one_model_stay_apart():
+    model = models.branched()
+    edits = [
+        rg.graph(model).set("b", activation="tanh"),
+        rg.graph(model).set("b", activation="sigmoid").remove("relu"),
+        rg.graph(model),
+    ]
+    made = rg.join(*edits, how="parallel").build()
+    x = models.numbers(model)
+    alone = [answers(graph.build(), x)[0] for graph in edits]
+    assert answers(made, x) == alone
+    assert "net shares no layers with other models any more." in rg.lineage(made).notes

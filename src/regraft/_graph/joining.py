@@ -104,22 +104,32 @@ def _as_graph(model: Any) -> Graph:
 def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
     """Puts the parts of all models into one table, under a model that is empty.
 
-    A model that is given twice is one part, called twice.
+    A model that is given twice is one part, called twice. A layer of an edited model
+    that another has as well gets variables of its own: it may be edited in one only.
     """
     parts: dict[int, Part] = {}
     read: dict[int, Part] = {}
     keys: list[int] = []
     known: dict[int, int] = {}
+    used: dict[int, bool] = {}  # For the ids of operations, whether in an edited model.
+    notes: list[str] = []
     for each in graphs:
         table = each._table
         is_edited = bool(table.changed)
         if not is_edited and id(each.model) in known:
             keys.append(known[id(each.model)])
             continue
+        key = table.root
+        own = [id(table[k].operation) for k in table.reached]
+        if any(x in used and (is_edited or used[x]) for x in own):
+            table, key = table.doubling(key)
+            notes.append(f"{each.name} shares no layers with other models any more.")
+        used.update({x: is_edited or used.get(x, False) for x in own})
         parts.update(table.parts)
         read.update(table.read)
-        known[id(each.model)] = table.root
-        keys.append(table.root)
+        if not is_edited:
+            known[id(each.model)] = key
+        keys.append(key)
     taken: set[str] = set()
     for key in dict.fromkeys(keys):
         new = counted(parts[key].name, taken)
@@ -127,7 +137,7 @@ def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
         parts = dict(Table(parts, key).having(key, name=new).parts)
     root = next_number()
     parts[root] = Part(None, name, scope=Scope((), (), ()), is_new=True)
-    return Table(parts, root, read=read), keys
+    return Table(parts, root, notes=tuple(notes), read=read), keys
 
 
 def _chain(table: Table, keys: list[int]) -> Table:

@@ -121,21 +121,15 @@ class Table:
                 below[current] = next_number()
                 stack += self.inside(current)
         doubles: dict[int, Part] = {}
+        read: dict[int, Part] = {}
         for old, new in below.items():
-            part = self.parts[old]
-            scope = part.scope
-            if scope is not None:
-                calls = [
-                    dataclasses.replace(call, part=below[call.part])
-                    for call in scope.calls
-                ]
-                scope = scope.having(calls)
-            held = tuple(below[inside] for inside in part.held)
-            doubles[new] = dataclasses.replace(
-                part, group=group, scope=scope, held=held
-            )
+            part, before = self.parts[old], self.read.get(old)
+            doubles[new] = _double(part, below, group)
+            if before is not None:  # What was edited stays edited.
+                is_same = part is before
+                read[new] = doubles[new] if is_same else _double(before, below, group)
         table = dataclasses.replace(
-            self, parts={**self.parts, **doubles}, read={**self.read, **doubles}
+            self, parts={**self.parts, **doubles}, read={**self.read, **read}
         )
         return table, below[key]
 
@@ -224,6 +218,19 @@ class Table:
         is_same = part.operation is call.node.operation
         is_beside = part.group == self.parts[key].group
         return is_same and is_beside and call.part not in self.changed
+
+
+def _double(part: Part, below: Mapping[int, int], group: int) -> Part:
+    """Returns a part of another group, in which others have the keys given here."""
+    scope = part.scope
+    if scope is not None:
+        calls = [
+            dataclasses.replace(call, part=below.get(call.part, call.part))
+            for call in scope.calls
+        ]
+        scope = scope.having(calls)
+    held = tuple(below.get(inside, inside) for inside in part.held)
+    return dataclasses.replace(part, group=group, scope=scope, held=held)
 
 
 def read(model: Any) -> Table:
