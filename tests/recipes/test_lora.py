@@ -80,3 +80,16 @@ def test_layers_without_low_rank_weights():
         add_lora(convnet(), "pool", 2)
     assert "`add_lora` found nothing to change." in str(error.value)
     assert "layers with `enable_lora`" in str(error.value)
+
+
+def test_what_learns_when_it_is_called_computes_the_same():
+    x = keras.Input((4,))
+    h = layers.BatchNormalization(name="own")(layers.Dense(4)(x), training=True)
+    inner = keras.Sequential([layers.Dense(4), layers.BatchNormalization(name="in")])
+    model = scrambled(keras.Model(x, layers.Dense(2, name="head")(inner(h))))
+    new = add_lora(model, "head", 2)
+    assert not new.get_layer(inner.name).get_layer("in").trainable
+    batch = data(model)
+    np.testing.assert_array_equal(output(new, batch), output(model, batch))
+    names = {variable.name for variable in new.trainable_variables}
+    assert names == {"lora_kernel_a", "lora_kernel_b"}

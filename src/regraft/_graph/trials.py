@@ -262,7 +262,7 @@ def _copy(table: Table, key: int) -> Any:
             else:
                 given = put(call.arguments, tensors)
                 made = _try(table, call.part, given).outputs
-            tensors.update({Slot(call.number, i): t for i, t in enumerate(made)})
+            tensors.update(zip(call.results, made, strict=False))
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
         return _keras.functional(inputs, outputs, table[model].name)
 

@@ -147,6 +147,16 @@ def exchange(found: Graph, made: Mapping[int, Any]) -> Any:
     return found.replace(lambda node: id(node.layer) in made, lambda old: made[id(old)])
 
 
+def called_to_learn(whole: Graph) -> list[Any]:
+    """Returns the nodes that are called with `training=True`, and all inside them."""
+    told = [n for n in whole.walk() if _holds_true(n.arguments)]
+    return [inside for node in told for inside in node.walk()]
+
+
+def _holds_true(arguments: Any) -> bool:
+    return any(x is True for x in keras.tree.flatten(arguments))
+
+
 def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> None:
     """Freezes a model that was just built, apart from some variables.
 
@@ -155,11 +165,15 @@ def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> No
         layers: The ids of the layers that are left as they are.
         learned: The variables that are trained.
     """
-    for node in graph(model).walk():
+    found = graph(model)
+    learning = {id(x.layer) for x in called_to_learn(found)}
+    for node in found.walk():
         # The layers, so that batch statistics stay what they are; not those that hold
-        # others, because that would freeze all inside.
+        # others, because that would freeze all inside, nor those that are told to
+        # learn when they are called: frozen, they compute something else.
         is_layer = isinstance(node.layer, _keras.Layer) and not node.is_input
-        if is_layer and not node.inside and id(node.layer) not in layers:
+        is_left = id(node.layer) in layers or id(node.layer) in learning
+        if is_layer and not node.inside and not is_left:
             node.layer.trainable = False
     kept = {id(variable) for variable in learned}
     for variable in model.trainable_variables:

@@ -7,7 +7,16 @@ from typing import Any
 import keras
 import numpy as np
 
-from ._common import Array, as_built, channel_axis, exchange, graphs, remade, value
+from ._common import (
+    Array,
+    as_built,
+    called_to_learn,
+    channel_axis,
+    exchange,
+    graphs,
+    remade,
+    value,
+)
 
 _CONV = tuple(getattr(keras.layers, f"Conv{n}D") for n in (1, 2, 3))
 _TRANSPOSED = tuple(getattr(keras.layers, f"Conv{n}DTranspose") for n in (1, 2, 3))
@@ -43,15 +52,15 @@ def fold_batchnorm(model: Any) -> Any:
     ('fold_batchnorm: 1 of 1 BatchNormalization layers folded',)
     """
     found = as_built(model)
+    learning = {id(node.layer) for node in called_to_learn(found)}
     made: dict[int, Any] = {}
     gone: dict[int, Any] = {}
     for prefix, part in graphs(found):
         for node in part.find(keras.layers.BatchNormalization):
             before = part[node.sources[0]] if node.sources else None
-            where = f"{prefix}{node.path}"
-            if _learns_when_called(found, where):
+            if before is None or id(node.layer) in learning:
                 continue
-            if before is not None and _may_fold(found, part, before, node):
+            if _may_fold(found, part, before, node):
                 shape = part[before.sources[0]].outputs[before.sources[0].output].shape
                 where = f"{prefix}{before.path}"
                 made[id(before.layer)] = _folded(before.layer, node.layer, shape, where)
@@ -62,13 +71,6 @@ def fold_batchnorm(model: Any) -> Any:
         new = new.remove(lambda node: id(node.layer) in gone)
     said = f"{len(gone)} of {len(count)} BatchNormalization layers folded"
     return new.say(f"fold_batchnorm: {said}").build()
-
-
-def _learns_when_called(whole: Any, where: str) -> bool:
-    """Tells whether a layer, or a model around it, is called with `training=True`."""
-    around = (n for n in whole.walk() if f"{where}/".startswith(f"{n.path}/"))
-    given = (x for node in around for x in keras.tree.flatten(node.arguments))
-    return any(x is True for x in given)
 
 
 def _may_fold(whole: Any, part: Any, before: Any, node: Any) -> bool:
