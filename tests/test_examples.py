@@ -17,7 +17,14 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 3
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def case(path):
+    """Whole networks take a minute on some backends: they run on one."""
+    is_large = "keras.applications" in path.read_text(encoding="utf-8")
+    marks = [pytest.mark.wiring] if is_large else []
+    return pytest.param(path, id=path.parent.name, marks=marks)
+
+
+@pytest.mark.parametrize("example", map(case, EXAMPLES))
 def test_snippets_run_from_top_to_bottom(example, monkeypatch, tmp_path):
     source = "\n".join(python_lines(example.read_text(encoding="utf-8")))
     assert source.strip()

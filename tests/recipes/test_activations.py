@@ -9,6 +9,8 @@ import regraft
 from recipes.nets import assert_copied, convnet, data, output, scrambled, untouched
 from regraft.recipes import swap_activation
 
+pytestmark = pytest.mark.wiring
+
 
 def everywhere(of, layer, op):
     """One network, written with one activation in all the ways there are."""
@@ -73,6 +75,7 @@ def cube(x):
     return x * x * x
 
 
+@pytest.mark.every_backend
 def test_functions_of_ones_own():
     model = convnet()
     first = swap_activation(model, "relu", cube, where="*hidden")

@@ -9,6 +9,8 @@ import regraft
 from recipes.nets import assert_copied, convnet, data, output, untouched
 from regraft.recipes import insert_adapters
 
+pytestmark = pytest.mark.wiring
+
 
 @pytest.mark.parametrize("where", ["pool", "block/b1", ("stem_relu", "hidden")])
 def test_nothing_changes_at_first(where):
@@ -22,6 +24,7 @@ def test_nothing_changes_at_first(where):
     assert len(regraft.lineage(new)) == len(model.variables) + 4 * count
 
 
+@pytest.mark.every_backend
 def test_only_adapters_learn():
     model = convnet()
     model.compile("sgd", "mse")

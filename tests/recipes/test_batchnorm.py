@@ -17,6 +17,8 @@ from recipes.nets import (
 )
 from regraft.recipes import fold_batchnorm
 
+pytestmark = pytest.mark.wiring
+
 FOLDABLE = {
     "dense": ((4,), lambda **k: layers.Dense(3, **k)),
     "dense of sequences": ((5, 4), lambda **k: layers.Dense(3, **k)),
@@ -107,6 +109,7 @@ def test_what_learns_when_it_is_called_stays():
     np.testing.assert_allclose(output(new, x), output(model, x), atol=1e-5)
 
 
+@pytest.mark.every_backend
 def test_inside_models_and_sequences():
     model = convnet()
     new = fold_batchnorm(model)
@@ -126,7 +129,6 @@ def test_inside_models_and_sequences():
     assert len(new.layers) == 2
 
 
-@pytest.mark.wiring
 def test_a_network_of_keras():
     model = keras.applications.MobileNetV3Small(
         input_shape=(32, 32, 3), weights=None, classes=5, classifier_activation=None

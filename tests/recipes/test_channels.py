@@ -9,6 +9,8 @@ import regraft
 from recipes.nets import assert_copied, changed, convnet, output, scrambled, untouched
 from regraft.recipes import change_channels
 
+pytestmark = pytest.mark.wiring
+
 RNG = np.random.default_rng(0)
 
 
@@ -42,6 +44,7 @@ def assert_more_are_ignored_if_neutral(model, n, neutral=0.0, size=8, axis=-1):
     return new
 
 
+@pytest.mark.every_backend
 def test_gray_and_two_channels():
     model = convnet()
     new = assert_gray_is_the_same(model, 1)
@@ -188,7 +191,6 @@ def test_several_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_network_with_preprocessing():
     model = keras.applications.EfficientNetV2B0(
         weights=None, input_shape=(32, 32, 3), classes=4, classifier_activation=None

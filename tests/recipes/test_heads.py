@@ -17,7 +17,10 @@ from recipes.nets import (
 )
 from regraft.recipes import features, swap_head
 
+pytestmark = pytest.mark.wiring
 
+
+@pytest.mark.every_backend
 def test_a_new_head_and_all_other_weights():
     model = convnet()
     with untouched(model):

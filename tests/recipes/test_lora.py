@@ -9,6 +9,8 @@ import regraft
 from recipes.nets import convnet, data, output, scrambled, untouched
 from regraft.recipes import add_lora
 
+pytestmark = pytest.mark.wiring
+
 
 def transformer():
     x = keras.Input((6,), dtype="int32", name="tokens")
@@ -46,6 +48,7 @@ def test_nothing_changes_at_first_and_only_low_rank_weights_learn(where, count):
     assert len(new.variables) == len(model.variables) + 2 * count
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_training_moves_the_low_rank_weights_alone(is_compiled):
     model = transformer()
@@ -64,6 +67,7 @@ def test_training_moves_the_low_rank_weights_alone(is_compiled):
     assert new.get_layer("head").lora_alpha == 4.0
 
 
+@pytest.mark.every_backend
 def test_convolutions_and_statistics():
     model = convnet()
     new = add_lora(model, layers.Conv2D, 2)
