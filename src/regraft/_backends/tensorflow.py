@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import itertools
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -20,13 +19,6 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
 from tensorflow.python.framework import ops
-from tensorflow.python.ops.gen_array_ops import deep_copy
-from tensorflow.python.ops.gen_resource_variable_ops import (
-    assign_variable_op,
-    read_variable_op,
-    var_handle_op,
-)
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import load
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
@@ -34,6 +26,16 @@ from tensorflow.python.util import tf_decorator
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
+from ._tensorflow_variables import (
+    copy_variables,
+    created_in,
+    device_of,
+    first_replica,
+    is_spread,
+    plain_name,
+    read_value,
+    variable_like,
+)
 
 _EagerTensor = ops.EagerTensor
 
@@ -79,33 +81,24 @@ def copy_values(
     with tf.init_scope():
         if isinstance(place, tf.distribute.Strategy):
             return [_copy_into(place, value, walk) for value in values]
-        for device, group in itertools.groupby(values, key=_device):
+        for device, group in itertools.groupby(values, key=device_of):
             with tf.device(place or device):
-                copies += [_copy_variable(value, walk) for value in group]
+                copies += copy_variables(list(group), walk)
     return copies
 
 
 def cast_value(value: Any, dtype: str) -> Any:
     """Returns another variable, on the same device or under the same strategy."""
-    whole, data = _whole(value), value.read_value()
+    whole, data = first_replica(value), value.read_value()
     scope = value.distribute_strategy.scope() if is_spread(value) else nullcontext()
-    with tf.init_scope(), scope, tf.device(_device(value)):
+    with tf.init_scope(), scope, tf.device(device_of(value)):
         return tf.Variable(
             lambda: tf.cast(data, dtype),
             trainable=value.trainable,
-            name=_plain_name(value.name),
+            name=plain_name(value.name),
             synchronization=whole.synchronization,
             aggregation=whole.aggregation,
         )
-
-
-def _device(value: Any) -> Any:
-    return None if is_spread(value) else value.device
-
-
-def is_spread(value: Any) -> bool:
-    """Tells whether a variable lies under a strategy, on each of its devices."""
-    return getattr(value, "distribute_strategy", None) is not None
 
 
 def devices() -> dict[str, Any]:
@@ -133,65 +126,15 @@ def _copy_alone(value: Any, walk: Any) -> Any:
     return new
 
 
-def _copy_variable(value: Any, walk: Any) -> Any:
-    known = walk.known(value)
-    if known is not None:
-        return known
-    if is_spread(value) and walk.rules.device is None:
-        strategy = value.distribute_strategy
-        return walk.remember(value, created_in(strategy, value, _read(value)))
-    new = walk.remember(value, _variable_like(value))
-    data = _read(value)
-    if data is not None:
-        assign_variable_op(new.handle, deep_copy(data))
-    return new
-
-
-def _whole(value: Any) -> Any:
-    """Returns a variable itself, or the first replica of one that is spread."""
-    return value.values[0] if is_spread(value) else value
-
-
-def _read(value: Any) -> Any:
-    """Returns the value of a variable, or None.
-
-    A variable has none if the step that was to make it failed while it was
-    traced. Reading it then raises, or gives an empty tensor.
-    """
-    if is_spread(value):
-        return value.read_value()
-    try:
-        data = read_variable_op(value.handle, value.dtype)
-    except tf.errors.FailedPreconditionError:
-        return None
-    # Asking for `data.shape` takes half as long as reading the value.
-    same = data._shape_tuple() == value.shape._dims
-    return data if same or value.shape.is_compatible_with(data.shape) else None
-
-
 def _copy_into(strategy: Any, value: Any, walk: Any) -> Any:
     """Copies a variable into the scope of a strategy."""
     known = walk.known(value)
     if known is not None:
         return known
-    data = _read(value)
+    data = read_value(value)
     if data is None:  # It stays without a value, which no strategy could spread.
-        return walk.remember(value, _variable_like(value))
+        return walk.remember(value, variable_like(value))
     return walk.remember(value, created_in(strategy, value, data))
-
-
-def created_in(strategy: Any, value: Any, data: Any) -> Any:
-    """Makes a variable like another in the scope of a strategy, with a value."""
-    with strategy.scope():
-        return tf.Variable(
-            lambda: tf.raw_ops.DeepCopy(x=data),
-            trainable=value.trainable,
-            dtype=value.dtype,
-            shape=value.shape,
-            name=_plain_name(value.name),
-            synchronization=_whole(value).synchronization,
-            aggregation=_whole(value).aggregation,
-        )
 
 
 def _copy_strategy(strategy: Any, walk: Any) -> Any:
@@ -201,53 +144,6 @@ def _copy_strategy(strategy: Any, walk: Any) -> Any:
         return strategy
     spread = isinstance(place, tf.distribute.Strategy)
     return place if spread else tf.distribute.get_strategy()
-
-
-def _variable_like(value: Any) -> Any:
-    """Makes a variable without a value.
-
-    `tf.Variable(...)` asks creators, scopes and initializers first and takes ten
-    times as long as the resource that it makes in the end.
-    """
-    name, whole = _plain_name(value.name), vars(_whole(value))
-    handle = var_handle_op(
-        value.dtype,
-        value.shape,
-        shared_name=context.anonymous_name(),
-        debug_name=name,
-    )
-    new = object.__new__(ResourceVariable)
-    handle._handle_data = whole["_handle"]._handle_data
-    handle._parent_trackable = weakref.ref(new)
-    handle._name = handle_name = f"{name}:0"
-    handle._unique_id = unique_id = f"{name}_{ops.uid()}"
-    state = _plain_variable().copy()
-    for field in _DESCRIPTION:
-        state[field] = whole[field]
-    state.update(_handle=handle, _handle_name=handle_name, _unique_id=unique_id)
-    object.__setattr__(new, "__dict__", state)
-    return new
-
-
-_DESCRIPTION = (
-    "_shape",
-    "_dtype",
-    "_trainable",
-    "_synchronization",
-    "_aggregation",
-    "_constraint",
-    "_graph_key",
-)
-
-
-@lru_cache
-def _plain_variable() -> dict[str, Any]:
-    """Returns all that TensorFlow writes on a new variable, but for its handle."""
-    return {**vars(tf.Variable(0.0)), "_handle": None}
-
-
-def _plain_name(name: str) -> str:
-    return name.split(":")[0]
 
 
 def _copy_tensor(value: Any, walk: Any) -> Any:

@@ -31,7 +31,8 @@ import tensorflow as tf
 
 from .... import _keras
 from ...._errors import UnsplitBatchWarning, UsageError, explain
-from ...tensorflow import created_in, is_spread, short_name
+from ..._tensorflow_variables import created_in, is_spread
+from ...tensorflow import short_name
 from .._one_process import OneDevice, OneProcess
 from .split import SplitCall
 from .strategy import WholeBatches, WholeBatchMirrored, refuse_distributed

@@ -20,7 +20,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from .... import _keras
 from ...._errors import UsageError, explain
-from ...tensorflow import is_spread
+from ..._tensorflow_variables import is_spread
 
 
 @contextmanager

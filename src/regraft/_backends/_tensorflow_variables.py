@@ -1,0 +1,153 @@
+"""Copies of TensorFlow's variables.
+
+`tf.Variable(...)` asks creators, scopes and initializers first; here a variable is made
+of the resource that comes out in the end, and the values of many are read in one step.
+"""
+
+from __future__ import annotations
+
+import weakref
+from functools import lru_cache
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.eager.execute import execute
+from tensorflow.python.framework import ops
+from tensorflow.python.ops.gen_array_ops import deep_copy
+from tensorflow.python.ops.gen_resource_variable_ops import (
+    assign_variable_op,
+    read_variable_op,
+    var_handle_op,
+)
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+
+def copy_variables(values: list[Any], walk: Any) -> list[Any]:
+    """Copies variables that all lie on one device, or all under strategies."""
+    pairs = zip(values, _read_all(values), strict=True)
+    return [_copy_variable(value, data, walk) for value, data in pairs]
+
+
+def _copy_variable(value: Any, data: Any, walk: Any) -> Any:
+    known = walk.known(value)
+    if known is not None:
+        return known
+    if is_spread(value) and walk.rules.device is None:
+        strategy = value.distribute_strategy
+        return walk.remember(value, created_in(strategy, value, data))
+    new = walk.remember(value, variable_like(value))
+    if data is not None:
+        assign_variable_op(new.handle, deep_copy(data))
+    return new
+
+
+def read_value(value: Any) -> Any:
+    """Returns the value of a variable, or None.
+
+    A variable has none if the step that was to make it failed while it was
+    traced. Reading it then raises, or gives an empty tensor.
+    """
+    if is_spread(value):
+        return value.read_value()
+    try:
+        data = read_variable_op(value.handle, value.dtype)
+    except tf.errors.FailedPreconditionError:
+        return None
+    return data if _is_of(value, data) else None
+
+
+def _read_all(values: list[Any]) -> list[Any]:
+    """Reads variables in one step, for a quarter of what single steps take."""
+    if any(map(is_spread, values)):
+        return [read_value(value) for value in values]
+    dtypes = [value.dtype.as_datatype_enum for value in values]
+    attributes = "N", len(values), "dtypes", dtypes
+    handles = [value.handle for value in values]
+    step = b"_ReadVariablesOp", len(values), handles, attributes, context.context()
+    try:
+        found = execute(*step)
+    except tf.errors.OpError:  # One of them has no value.
+        return [read_value(value) for value in values]
+    pairs = zip(values, found, strict=True)
+    return [data if _is_of(value, data) else None for value, data in pairs]
+
+
+def _is_of(value: Any, data: Any) -> bool:
+    # Asking for `data.shape` takes half as long as reading the value.
+    same = data._shape_tuple() == value.shape._dims
+    return same or bool(value.shape.is_compatible_with(data.shape))
+
+
+def is_spread(value: Any) -> bool:
+    """Tells whether a variable lies under a strategy, on each of its devices."""
+    return getattr(value, "distribute_strategy", None) is not None
+
+
+def first_replica(value: Any) -> Any:
+    """Returns a variable itself, or the first replica of one that is spread."""
+    return value.values[0] if is_spread(value) else value
+
+
+def device_of(value: Any) -> Any:
+    return None if is_spread(value) else value.device
+
+
+def created_in(strategy: Any, value: Any, data: Any) -> Any:
+    """Makes a variable like another in the scope of a strategy, with a value."""
+    with strategy.scope():
+        return tf.Variable(
+            lambda: tf.raw_ops.DeepCopy(x=data),
+            trainable=value.trainable,
+            dtype=value.dtype,
+            shape=value.shape,
+            name=plain_name(value.name),
+            synchronization=first_replica(value).synchronization,
+            aggregation=first_replica(value).aggregation,
+        )
+
+
+def variable_like(value: Any) -> Any:
+    """Makes a variable without a value.
+
+    That takes a tenth of the time of `tf.Variable(...)`.
+    """
+    name, whole = plain_name(value.name), vars(first_replica(value))
+    handle = var_handle_op(
+        value.dtype,
+        value.shape,
+        shared_name=context.anonymous_name(),
+        debug_name=name,
+    )
+    new = object.__new__(ResourceVariable)
+    handle._handle_data = whole["_handle"]._handle_data
+    handle._parent_trackable = weakref.ref(new)
+    handle._name = handle_name = f"{name}:0"
+    handle._unique_id = unique_id = f"{name}_{ops.uid()}"
+    state = _plain_variable().copy()
+    for field in _DESCRIPTION:
+        state[field] = whole[field]
+    state.update(_handle=handle, _handle_name=handle_name, _unique_id=unique_id)
+    object.__setattr__(new, "__dict__", state)
+    return new
+
+
+_DESCRIPTION = (
+    "_shape",
+    "_dtype",
+    "_trainable",
+    "_synchronization",
+    "_aggregation",
+    "_constraint",
+    "_graph_key",
+)
+
+
+@lru_cache
+def _plain_variable() -> dict[str, Any]:
+    """Returns all that TensorFlow writes on a new variable, but for its handle."""
+    return {**vars(tf.Variable(0.0)), "_handle": None}
+
+
+def plain_name(name: str) -> str:
+    return name.split(":")[0]
