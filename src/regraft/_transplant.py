@@ -100,14 +100,14 @@ def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
 
     Args:
         model: The model.
-        memo: For the id of each old part what takes its place.
+        memo: For the id of each old part what takes its place; the walk adds to it.
         compiled: `"drop"` for a model that is not compiled.
 
     Returns:
         The new model, and the walk that made it.
     """
     walk = _Transplant(model, model, rules=rules_of(compiled))
-    walk.memo.update(memo)
+    walk.memo = memo
     # A layer that holds the model may have brought a copy of it already.
     walk.memo.pop(id(model), None)
     walk.memo.pop(id(vars(model)), None)

@@ -204,20 +204,18 @@ class Table:
         """
         found: set[int] = set()
         inputs: set[int] = set()
+        parts, changed, group = self.parts, self.changed, self.parts[key].group
         for call in self.scope_of(key).calls:
-            if call.is_as_read and self._is_its_own(key, call):
+            node, part = call.node, parts[call.part]
+            if node is None:
+                continue
+            is_same = part.operation is node.operation and part.group == group
+            if is_same and call.part not in changed and call.is_as_read:
                 if all(slot.call in found for slot in call.slots):
                     found.add(call.number)
-            elif call.node is not None and call.node.is_input:
+            elif node.is_input:
                 inputs.add(call.number)
         return found | inputs
-
-    def _is_its_own(self, key: int, call: Call) -> bool:
-        """Tells whether a call calls what it called when it was read, unchanged."""
-        part = self.parts[call.part]
-        is_same = part.operation is call.node.operation
-        is_beside = part.group == self.parts[key].group
-        return is_same and is_beside and call.part not in self.changed
 
 
 def _double(part: Part, below: Mapping[int, int], group: int) -> Part:
