@@ -18,9 +18,15 @@ without_gpu = pytest.mark.skipif(HAS_GPU, reason="a machine without GPUs")
 
 
 @pytest.mark.parametrize(
-    ("cpu_merge", "cpu_relocation"), [(True, False), (False, True)]
+    ("name", "cpu_merge", "cpu_relocation"),
+    [
+        ("origin", True, False),
+        ("origin", False, True),
+        ("sequential", True, False),
+        ("several", False, True),
+        ("masked_lstm", False, True),
+    ],
 )
-@pytest.mark.parametrize("name", ["sequential", "several", "origin", "masked_lstm"])
 def test_weights_and_outputs_are_kept(name, cpu_merge, cpu_relocation):
     build, x, y = BUILDERS[name]
     model = build()
