@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import random
 import sys
 import warnings
 from collections.abc import Callable
@@ -133,9 +134,10 @@ def in_turns(
 ) -> dict[str, list[float]]:
     samples: dict[str, list[float]] = {name: [] for name in steps}
     names = list(steps)
+    draw = random.Random(0)
     for turn in range(repeats + 1):
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
+        draw.shuffle(names)  # Who comes next must not depend on who came before.
+        for name in names:
             is_model = name.startswith(("clone", "build"))
             took, result = (common.timed if is_model else bare)(steps[name])
             if turn:
