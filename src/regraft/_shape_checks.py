@@ -46,16 +46,11 @@ class Call:
 
     def shapes(self, arguments: Arguments) -> list[Shape]:
         """Returns the shapes of the tensors in arguments."""
-        return [x.shape for x in _tensors(arguments)]
+        return [x.shape for x in _keras.tensors_in(arguments)]
 
     def dtypes(self, arguments: Arguments) -> str:
         """Returns the dtypes of the tensors in arguments, in words."""
-        return ", ".join(x.dtype for x in _tensors(arguments))
-
-
-def _tensors(arguments: Arguments) -> list[Any]:
-    flat = keras.tree.flatten(arguments)
-    return [x for x in flat if isinstance(x, _keras.KerasTensor)]
+        return ", ".join(x.dtype for x in _keras.tensors_in(arguments))
 
 
 def check(call: Call, before: list[Shape], now: list[Shape]) -> None:

@@ -19,12 +19,17 @@ def inner_place(graph):
     return next(n for n in nodes if isinstance(n.layer, kinds) and n.calls == 1)
 
 
+def read(name):
+    """A network, its graph, and a place in it."""
+    model = NETWORKS[name]()
+    graph = rg.graph(model)
+    return model, graph, inner_place(graph)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_untouched_weights_stay(name):
-    model = NETWORKS[name]()
+    model, graph, place = read(name)
     before = values(model)
-    graph = rg.graph(model)
-    place = inner_place(graph)
     units = place.outputs[0].shape[-1]
     edited = (
         graph.insert(layers.Dense(units, name="inserted"), after=place.path)
@@ -51,10 +56,8 @@ def test_untouched_weights_stay(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_all_weights_stay(name):
-    model = NETWORKS[name]()
+    model, graph, place = read(name)
     before = values(model)
-    graph = rg.graph(model)
-    place = inner_place(graph)
     kind = type(place.layer)
 
     def pattern(x, layer: kind):
@@ -80,9 +83,7 @@ def test_all_weights_stay(name):
 
 @pytest.mark.parametrize("name", ["mobilenet", "transformer"])
 def test_there_and_back(name):
-    model = NETWORKS[name]()
-    graph = rg.graph(model)
-    place = inner_place(graph)
+    model, graph, place = read(name)
     graph = graph.insert(layers.Identity(name="same"), after=place.path).remove("same")
     graph = graph.replace(place.path, rg.clone).rename(place.path, "other")
     graph = graph.rename("other", place.name)

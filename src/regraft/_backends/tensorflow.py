@@ -27,14 +27,12 @@ from tensorflow.python.util import tf_decorator
 from .._errors import CopyError, explain
 from ._loss import total_loss
 from ._tensorflow_variables import (
+    copy_into,
     copy_variables,
-    created_in,
     device_of,
     first_replica,
     is_spread,
     plain_name,
-    read_value,
-    variable_like,
 )
 
 _EagerTensor = ops.EagerTensor
@@ -80,7 +78,7 @@ def copy_values(
     place = walk.rules.device
     with tf.init_scope():
         if isinstance(place, tf.distribute.Strategy):
-            return [_copy_into(place, value, walk) for value in values]
+            return [copy_into(place, value, walk) for value in values]
         for device, group in itertools.groupby(values, key=device_of):
             with tf.device(place or device):
                 copies += copy_variables(list(group), walk)
@@ -124,17 +122,6 @@ def has_layouts() -> bool:
 def _copy_alone(value: Any, walk: Any) -> Any:
     (new,) = copy_values([value], walk)
     return new
-
-
-def _copy_into(strategy: Any, value: Any, walk: Any) -> Any:
-    """Copies a variable into the scope of a strategy."""
-    known = walk.known(value)
-    if known is not None:
-        return known
-    data = read_value(value)
-    if data is None:  # It stays without a value, which no strategy could spread.
-        return walk.remember(value, variable_like(value))
-    return walk.remember(value, created_in(strategy, value, data))
 
 
 def _copy_strategy(strategy: Any, walk: Any) -> Any:

@@ -14,7 +14,7 @@ from .._errors import UsageError, explain
 from .._ghosts import SameVariables, spare_values
 from .._rename import rename_layer
 from .._walk import Rules, Walk
-from .table import Part, Table
+from .table import Part, Table, held_by
 
 
 class Assembly:
@@ -153,15 +153,6 @@ class Assembly:
     def _name(self, made: Any, part: Part) -> None:
         if made.name != part.name and not self._is_trial:
             rename_layer(made, part.name)
-
-
-def held_by(operation: Any) -> list[Any]:
-    """Returns the layers that a layer holds and calls from its own code."""
-    if not isinstance(operation, _keras.Layer):
-        return []
-    if _keras.inner_graph(operation) is not None:
-        return []
-    return [x for x in _keras.sublayers(operation) if x is not operation]
 
 
 def _build_like(new: Any, old: Any) -> None:

@@ -68,9 +68,15 @@ class Build:
             for walk in self._assembly.walks:
                 walk.release()
             raise
-        notes = (*table.notes, *self._notes)
-        kept = self._assembly, self._fitting, self._replaced
-        note(new, trace(table, *kept, new, notes))
+        found = trace(
+            table,
+            self._assembly,
+            self._fitting,
+            self._replaced,
+            new,
+            (*table.notes, *self._notes),
+        )
+        note(new, found)
         return new
 
     # --- what is copied -----------------------------------------------------------
@@ -321,7 +327,7 @@ class Build:
         try:
             outputs = keras.tree.flatten(operation(*args, **kwargs))
         except Exception as error:
-            given = [x for x in _keras.leaves((args, kwargs)) if _is_tensor(x)]
+            given = _keras.tensors_in((args, kwargs))
             raise cannot_call(self._table, key, call, given, error, "build") from error
         if call.part not in self._called and part.takes_over is not None:
             self._fitting.take_over(part.takes_over, operation, self._assembly.memo)
@@ -334,7 +340,7 @@ class Build:
         """Fits a layer that was built for other shapes to those it is given now."""
         if not isinstance(operation, _keras.Layer) or part.scope is not None:
             return operation
-        shapes = [x.shape for x in _keras.leaves((args, kwargs)) if _is_tensor(x)]
+        shapes = [x.shape for x in _keras.tensors_in((args, kwargs))]
         before = [] if call.node is None else _keras.argument_tensors(call.node)
         is_same_inside = not any(key in self._table.changed for key in part.held)
         is_same_outside = [x.shape for x in before] == shapes and not part.changes
@@ -372,10 +378,6 @@ class Build:
             else:
                 made[call.part] = self._assembly.operation(call.part)
         _naming.name_apart(outputs, made, copied)
-
-
-def _is_tensor(x: Any) -> bool:
-    return isinstance(x, _keras.KerasTensor)
 
 
 def build(

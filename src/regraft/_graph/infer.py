@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import keras
-
 from .. import _keras
 from .._errors import UsageError, explain
 from .calls import Call, Scope
@@ -103,14 +101,11 @@ def _outputs(
         part.operation is None or call.part in table.changed
     ):
         return _through(table, call, specs, verb, everywhere)
-    alone = {slot: detached(spec) for slot, spec in specs.items()}
+    alone = {slot: _keras.detached(spec) for slot, spec in specs.items()}
     args, kwargs = put(call.arguments, alone)
-    if part.scope is not None:
-        given = keras.tree.flatten((args, kwargs))
-        if not _fit(
-            [x for x in given if isinstance(x, _keras.KerasTensor)], part.scope
-        ):
-            return _through(table, call, specs, verb, everywhere)
+    given = _keras.tensors_in((args, kwargs))
+    if part.scope is not None and not _fit(given, part.scope):
+        return _through(table, call, specs, verb, everywhere)
     # Nothing is drawn for a trial, and what it assigns to variables is forgotten.
     with _keras.no_memory(), _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -119,8 +114,8 @@ def _outputs(
         except UsageError:
             raise
         except Exception as error:
-            given = list(specs.values())
-            raise cannot_call(table, key, call, given, error, verb) from error
+            tensors = list(specs.values())
+            raise cannot_call(table, key, call, tensors, error, verb) from error
 
 
 def _through(
@@ -181,16 +176,6 @@ def _fit(given: list[Any], scope: Scope) -> bool:
 
 def _tensors(scope: Scope, struct: Any) -> list[Any]:
     return [scope.tensor(slot) for slot in slots_in(struct)]
-
-
-def detached(tensor: Any) -> Any:
-    """Returns a symbolic tensor, masked like another, that belongs to no graph."""
-    with _keras.quiet_globals():
-        new = _keras.KerasTensor(tensor.shape, dtype=tensor.dtype, sparse=tensor.sparse)
-        mask = _keras.mask_of(tensor)
-        if mask is not None:
-            _keras.set_mask(new, _keras.KerasTensor(mask.shape, dtype="bool"))
-    return new
 
 
 def alike(some: Iterable[Any], others: Iterable[Any]) -> bool:

@@ -14,7 +14,6 @@ import numpy as np
 
 from .. import _keras
 from .._errors import UsageError
-from . import infer
 from .calls import Call, Scope
 from .patterns import Param, Pattern, Step, Trace, in_reach
 from .slots import Slot, slots_in
@@ -300,7 +299,7 @@ class Matcher:
                 trace = self._pattern.trace(
                     tensors,
                     lambda name, turn, _: [
-                        infer.detached(x) for x in returned[name, turn]
+                        _keras.detached(x) for x in returned[name, turn]
                     ],
                 )
             except UsageError:

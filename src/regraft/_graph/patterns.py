@@ -19,7 +19,6 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
-from . import infer
 from .slots import Slot, slots_in
 
 # Given the name of a layer, which of its calls this is, and the tensors it is called
@@ -81,7 +80,7 @@ class Stand(_keras.Operation):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Says what the layer would return."""
-        given = [x for x in keras.tree.flatten((args, kwargs)) if _is_tensor(x)]
+        given = _keras.tensors_in((args, kwargs))
         outputs = self.answer(self.name, self.turns, given)
         self.turns += 1
         return outputs[0] if len(outputs) == 1 else outputs
@@ -126,7 +125,7 @@ class Pattern:
             tensors: Symbolic tensors like those that it is given, by name.
             answer: Says what its layers return.
         """
-        given = {name: infer.detached(tensors[name]) for name in self.tensors}
+        given = {name: _keras.detached(tensors[name]) for name in self.tensors}
         stands = {name: Stand(name, answer) for name in self.layers}
         with _keras.quiet_globals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

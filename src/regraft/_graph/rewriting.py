@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
-from . import build, infer, trials
+from . import build, trials
 from .assemble import Assembly
 from .calls import Call, Scope
 from .matching import Match, Matcher, Miss
@@ -147,8 +147,8 @@ class _Rewriting:
                 if isinstance(self._before[call.part].operation, classes):
                     taken = [scope.tensor(slot).shape for slot in call.slots]
                     if taken == shapes or not is_same:
-                        return [infer.detached(x) for x in call.outputs]
-        return [infer.detached(given[0])]
+                        return [_keras.detached(x) for x in call.outputs]
+        return [_keras.detached(given[0])]
 
     # --- matches ------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class _Rewriting:
                 )
             else:
                 assembly = Assembly(table)
-                assembly.copy(trials.below(table, key), {})
+                assembly.copy(table.below(key), {})
                 self._ready[key] = assembly.operation(key)
         return self._ready[key]
 
@@ -295,7 +295,7 @@ class _Rewriting:
         """Returns a copy of a new layer, with weights as it might get them."""
         call = next(call for call in match.calls.values() if call.part == key)
         scope = next(x for x in self._scopes() if call.number in x.by_number)
-        given = {slot: infer.detached(scope.tensor(slot)) for slot in call.slots}
+        given = {slot: _keras.detached(scope.tensor(slot)) for slot in call.slots}
         args, kwargs = put(call.arguments, given)
         copy = another(layer)
         copy(*args, **kwargs)

@@ -291,7 +291,7 @@ class Splicer:
         self, function: Callable[..., Any], arguments: Any
     ) -> tuple[dict[int, Slot], list[Any], list[Any]]:
         """Calls a function on tensors that belong to no graph."""
-        tensors = {s: infer.detached(self.tensor(s)) for s in slots_in(arguments)}
+        tensors = {s: _keras.detached(self.tensor(s)) for s in slots_in(arguments)}
         slots = {id(tensor): slot for slot, tensor in tensors.items()}
         args, kwargs = put(arguments, tensors)
         self._alive.append(tensors)

@@ -113,13 +113,7 @@ class Table:
     def doubling(self, key: int) -> tuple[Table, int]:
         """Returns the table with a second one of a part, inside too, and its key."""
         group = next_number()
-        below: dict[int, int] = {}
-        stack = [key]
-        while stack:
-            current = stack.pop()
-            if current not in below:
-                below[current] = next_number()
-                stack += self.inside(current)
+        below = {old: next_number() for old in self.below(key)}
         doubles: dict[int, Part] = {}
         read: dict[int, Part] = {}
         for old, new in below.items():
@@ -143,13 +137,17 @@ class Table:
     @cached_property
     def reached(self) -> dict[int, None]:
         """The keys of all parts that the model is made of, in order."""
+        return self.below(self.root)
+
+    def below(self, key: int) -> dict[int, None]:
+        """Returns the keys of a part and of all inside it, in order."""
         found: dict[int, None] = {}
-        stack = [self.root]
+        stack = [key]
         while stack:
-            key = stack.pop()
-            if key not in found:
-                found[key] = None
-                stack += reversed(self.inside(key))
+            current = stack.pop()
+            if current not in found:
+                found[current] = None
+                stack += reversed(self.inside(current))
         return found
 
     def inside(self, key: int) -> list[int]:
@@ -313,8 +311,13 @@ def _inside(operation: Any) -> list[Any]:
     if not _is_layer(operation):
         return []
     inner = _keras.inner_graph(operation)
-    if inner is not None:
-        return list(inner.operations)
+    return held_by(operation) if inner is None else list(inner.operations)
+
+
+def held_by(operation: Any) -> list[Any]:
+    """Returns the layers that a layer holds and calls from its own code."""
+    if not _is_layer(operation) or _keras.inner_graph(operation) is not None:
+        return []
     return [x for x in _keras.sublayers(operation) if x is not operation]
 
 

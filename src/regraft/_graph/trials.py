@@ -16,10 +16,10 @@ import keras
 from .. import _keras
 from .._errors import UsageError, explain
 from .._refit import holds, weights
-from .assemble import Assembly, held_by
+from .assemble import Assembly
 from .calls import Call, Scope
 from .slots import Slot, put
-from .table import Table, read
+from .table import Table, held_by, read
 
 # What an operation is called with, and what by keyword.
 Arguments = tuple[Any, dict[str, Any]]
@@ -117,8 +117,7 @@ def _arguments_before(table: Table, call: Call) -> Arguments | None:
 
 
 def _specs_in(arguments: Arguments) -> list[tuple[Any, str]]:
-    tensors = _keras.leaves(arguments)
-    return [(x.shape, x.dtype) for x in tensors if isinstance(x, _keras.KerasTensor)]
+    return [(x.shape, x.dtype) for x in _keras.tensors_in(arguments)]
 
 
 def _kinds_in(arguments: Arguments) -> list[tuple[int, bool]]:
@@ -267,20 +266,8 @@ def _copy(table: Table, key: int) -> Any:
         return _keras.functional(inputs, outputs, table[model].name)
 
     assembly = Assembly(table, is_trial=True, make_model=make_model)
-    assembly.copy(below(table, key), {})
+    assembly.copy(table.below(key), {})
     return assembly.operation(key)
-
-
-def below(table: Table, key: int) -> list[int]:
-    """Returns the keys of a part and of all inside it."""
-    found: dict[int, None] = {}
-    stack = [key]
-    while stack:
-        current = stack.pop()
-        if current not in found:
-            found[current] = None
-            stack += table.inside(current)
-    return list(found)
 
 
 def cannot_call(

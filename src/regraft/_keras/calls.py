@@ -52,6 +52,11 @@ def has_tensors(value: Any) -> bool:
     return any(isinstance(x, KerasTensor) for x in leaves(value))
 
 
+def tensors_in(struct: Any) -> list[Any]:
+    """Returns the symbolic tensors in a structure."""
+    return [x for x in leaves(struct) if isinstance(x, KerasTensor)]
+
+
 def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
     """Returns what a node's operation was called with, and nothing it added."""
     args, kwargs = node.arguments.args, node.arguments.kwargs
@@ -61,7 +66,7 @@ def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
 
 def argument_tensors(node: Any) -> list[Any]:
     """Returns the symbolic tensors that a node's operation was called with."""
-    return [x for x in leaves(call_arguments(node)) if isinstance(x, KerasTensor)]
+    return tensors_in(call_arguments(node))
 
 
 def call_order(graph: Any) -> list[Any]:
