@@ -55,7 +55,13 @@ class Build:
         self._clean: dict[int, set[int]] = {}
 
     def run(self) -> Any:
-        """Makes the model and returns it."""
+        """Makes the model and returns it, once."""
+        try:
+            return self._run()
+        finally:  # Each knows the other: only the garbage collector would free them.
+            del self._assembly
+
+    def _run(self) -> Any:
         table = self._table
         self._copy()
         try:
@@ -299,20 +305,31 @@ class Build:
 
     def _play(self, key: int) -> dict[Slot, Any]:
         """Returns the tensors of a model, copied or made by calling again."""
-        clean, memo = self._clean[key], self._assembly.memo_of(key)
-        tensors: dict[Slot, Any] = {}
+        scope, clean = self._table.scope_of(key), self._clean[key]
+        again = [call for call in scope.calls if call.number not in clean]
+        tensors = self._copied_tensors(key, again)
         masks: list[tuple[Any, Any]] = []
-        for call in self._table.scope_of(key).calls:
-            if call.number in clean:
-                outputs = [memo[id(tensor)] for tensor in call.node.outputs]
-            else:
-                outputs = self._again(key, call, tensors)
-                if call.node is not None:
-                    pairs = zip(call.node.outputs, outputs, strict=False)
-                    masks += [(_keras.mask_of(a), _keras.mask_of(b)) for a, b in pairs]
+        for call in again:
+            outputs = self._again(key, call, tensors)
+            if call.node is not None:
+                pairs = zip(call.node.outputs, outputs, strict=False)
+                masks += [(_keras.mask_of(a), _keras.mask_of(b)) for a, b in pairs]
             tensors.update(zip(call.results, outputs, strict=False))
         _naming.follow_masks(masks, {}, {})
         return tensors
+
+    def _copied_tensors(self, key: int, again: list[Call]) -> dict[Slot, Any]:
+        """Returns the copied tensors that calls need, or the model's ends."""
+        scope, clean = self._table.scope_of(key), self._clean[key]
+        memo = self._assembly.memo_of(key)
+        needed = {*slots_in((scope.inputs, scope.outputs))}
+        needed.update(slot for call in again for slot in call.slots)
+        nodes = {n: scope.by_number[n].node for n in {x.call for x in needed} & clean}
+        return {
+            slot: memo[id(nodes[slot.call].outputs[slot.output])]
+            for slot in needed
+            if slot.call in nodes
+        }
 
     def _again(self, key: int, call: Call, tensors: dict[Slot, Any]) -> list[Any]:
         part, memo = self._table[call.part], self._assembly.memo_of(key)
@@ -400,7 +417,7 @@ def build(
     for key in table.reached:
         part = table[key]
         if part.scope is not None:
-            scope = part.scope.used()
+            scope = part.scope.used
             table = table if scope is part.scope else table.having(key, scope=scope)
     with without_collector(), _keras.quiet_globals():
         return Build(table, mismatch=mismatch, compiled=compiled).run()

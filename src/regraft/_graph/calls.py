@@ -103,8 +103,9 @@ class Scope:
                 found.update(slot.call for slot in call.slots)
         return found
 
+    @cached_property
     def used(self) -> Scope:
-        """Returns the scope without the calls that no output needs."""
+        """The scope without the calls that no output needs."""
         needed = self.needed((self.inputs, self.outputs))
         calls = [call for call in self.calls if call.number in needed]
         return self if len(calls) == len(self.calls) else self.having(calls)

@@ -47,7 +47,7 @@ def choose_outputs(table: Table, struct: Any) -> Table:
     table, outputs = find_all(table, struct, "outputs")
     _check_some(table, outputs, "output")
     scope = table.scope.having(outputs=outputs)
-    return table.having(table.root, scope=scope.used())
+    return table.having(table.root, scope=scope.used)
 
 
 def extract(table: Table, inputs: Any, outputs: Any) -> Table:
@@ -67,9 +67,9 @@ def extract(table: Table, inputs: Any, outputs: Any) -> Table:
         left = [s for s in slots_in(table.scope.inputs) if s.call in needed]
         first: Any = left[0] if len(left) == 1 else left
         if len(left) != len(slots_in(table.scope.inputs)):
-            scope = table.scope.having(inputs=first).used()
+            scope = table.scope.having(inputs=first).used
             table = table.having(table.root, scope=scope)
-    scope = table.scope.used()
+    scope = table.scope.used
     part = Part(None, table[table.root].name, scope=scope, is_new=True)
     return dataclasses.replace(table, parts={**table.parts, table.root: part})
 
@@ -115,7 +115,7 @@ def _begin_at(table: Table, struct: Any, verb: str) -> Table:
         if is_input and call.number in needed and call.number not in chosen:
             raise _no_way(table, call, "an output")
     scope = table.scope.having(inputs=inputs)
-    return table.having(root, scope=scope.used())
+    return table.having(root, scope=scope.used)
 
 
 def _no_way(table: Table, call: Call, what: str) -> UsageError:
@@ -234,4 +234,4 @@ def _fix_input(table: Table, slot: Slot, value: Any, name: str) -> Table:
     if others:
         inputs = others[0] if len(others) == 1 else others
     scope = table.scope.having(inputs=inputs, outputs=outputs)
-    return table.having(table.root, scope=scope.used())
+    return table.having(table.root, scope=scope.used)

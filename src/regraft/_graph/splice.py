@@ -371,5 +371,5 @@ def lead(
         )
     outputs = scope.outputs if chosen is not None else put(scope.outputs, moved)
     before = [scope.tensor(slot) for slot in slots_in(scope.outputs)]
-    table = table.having(key, scope=scope.having(ordered, outputs=outputs).used())
+    table = table.having(key, scope=scope.having(ordered, outputs=outputs).used)
     return infer.refresh(table, key, stale, verb=verb, before=before)

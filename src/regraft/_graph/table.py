@@ -200,6 +200,16 @@ class Table:
         Those are the calls that are as they were read, with all they depend on; and
         new inputs, which came with their only call.
         """
+        if key not in self._clean:
+            self._clean[key] = self._find_clean_calls(key)
+        return self._clean[key]
+
+    @cached_property
+    def _clean(self) -> dict[int, set[int]]:
+        """What was found before: a table does not change."""
+        return {}
+
+    def _find_clean_calls(self, key: int) -> set[int]:
         found: set[int] = set()
         inputs: set[int] = set()
         parts, changed, group = self.parts, self.changed, self.parts[key].group

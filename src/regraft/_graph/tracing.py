@@ -48,7 +48,8 @@ def trace(
         if source is None:
             fates.append(Fate(path, what, None, None, shape))
         else:
-            fates.append(Fate(path, what, source.path, tuple(source.shape), shape))
+            before = shape if what == "copied" else tuple(source.shape)
+            fates.append(Fate(path, what, source.path, before, shape))
     used = {id(source) for source in sources.values()}
     alive = {id(v) for v in variables}
     for variable in old:
@@ -70,13 +71,13 @@ def _sources(
     old: list[Any], assembly: Assembly, fitting: Fitting, replaced: Mapping[int, Any]
 ) -> dict[int, Any]:
     """Returns, for the ids of new variables, those whose values they have."""
-    found = {}
+    found = dict(fitting.sources)
     for copies in (*assembly.memos.values(), replaced):
-        for variable in old:
-            twin = copies.get(id(variable))
-            if twin is not None:
-                found[id(twin)] = variable
-    return {**fitting.sources, **found}
+        if copies:
+            twins = [copies.get(id(variable)) for variable in old]
+            pairs = zip(twins, old, strict=True)
+            found.update({id(twin): v for twin, v in pairs if twin is not None})
+    return found
 
 
 def _given(table: Table, assembly: Assembly) -> set[int]:

@@ -28,9 +28,12 @@ def history(tensor: Any) -> Any:
 def producer(tensor: Any) -> Any:
     """Returns the node that produced a symbolic tensor, if it is known."""
     made_by = history(tensor)
-    if made_by is None or made_by.operation is None:
+    if made_by is None:
         return None
-    nodes, index = made_by.operation._inbound_nodes, made_by.node_index
+    operation, index, _ = made_by
+    if operation is None:
+        return None
+    nodes = operation._inbound_nodes
     return nodes[index] if index < len(nodes) else None
 
 
@@ -200,7 +203,7 @@ def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
 
 def adopt_nodes(graph: Any) -> None:
     """Lets operations that a copied graph did not bring along list its nodes."""
-    index: dict[int, int] = {}
+    keys = set()
     for node in own_nodes(graph):
         place = place_of(node)
         if place is None:
@@ -208,8 +211,8 @@ def adopt_nodes(graph: Any) -> None:
             for i, tensor in enumerate(node.outputs):
                 made_by = KerasHistory(node.operation, place, i)
                 vars(tensor)["_keras_history"] = made_by
-        index[id(node)] = place
-    set_node_keys(graph, index)
+        keys.add(node_key(node, place))
+    vars(graph)["_nodes"] = keys
 
 
 def place_of(node: Any) -> int | None:

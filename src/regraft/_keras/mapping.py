@@ -7,6 +7,7 @@ compares each name with all others. What is found here is the same, in the same 
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import Any
 
 import keras
@@ -15,12 +16,20 @@ from keras.src.ops import function as keras_function
 
 from .graph import input_layer_of, node_key, place_of, producer
 
-Map = tuple[set[str], dict[int, list[Any]], list[Any], dict[int, list[Any]]]
+Map = tuple[dict[int, list[Any]], list[Any], dict[int, list[Any]]]
 
 
-def map_graph(inputs: list[Any], outputs: list[Any]) -> Map:
+def map_graph(inputs: list[Any], outputs: list[Any]) -> tuple[set[str], *Map]:
     """Returns the keys of nodes, nodes by depth, operations, operations by depth."""
-    order, seen, needs = _in_order(inputs, outputs)
+    nodes_by_depth, operations, by_depth = _lay_out(inputs, outputs)
+    nodes = itertools.chain.from_iterable(nodes_by_depth.values())
+    keys = {node_key(node, place_of(node) or 0) for node in nodes}
+    return keys, nodes_by_depth, operations, by_depth
+
+
+def _lay_out(inputs: list[Any], outputs: list[Any]) -> Map:
+    """Returns the nodes by depth, operations, operations by depth."""
+    order, seen, needs, is_loose = _in_order(inputs, outputs)
     depths: dict[int, int] = {}
     nodes: dict[int, Any] = {}
     heights: dict[Any, int] = {}
@@ -51,30 +60,37 @@ def map_graph(inputs: list[Any], outputs: list[Any]) -> Map:
         if len(beside) > 1:
             beside.sort(key=seen.__getitem__)
         operations += beside
-    _check(inputs, nodes_by_depth, operations)
-    keys = {node_key(node, place_of(node) or 0) for node in nodes.values()}
-    return keys, nodes_by_depth, operations, by_depth
+    if is_loose:
+        _refuse_loose_end(inputs, nodes_by_depth)
+    _refuse_equal_names(operations)
+    return nodes_by_depth, operations, by_depth
 
 
 def _in_order(
     inputs: list[Any], outputs: list[Any]
-) -> tuple[list[Any], dict[Any, int], dict[int, list[Any]]]:
+) -> tuple[list[Any], dict[Any, int], dict[int, list[Any]], bool]:
     """Returns nodes, each after those it needs.
 
-    With them comes when each operation was seen, and, by the id of a node, the nodes
-    that it needs.
+    With them comes when each operation was seen; by the id of a node, the nodes that it
+    needs; and whether a tensor may come from nowhere.
     """
     given = {id(tensor) for tensor in inputs}
     done: set[int] = set()
     order: list[Any] = []
     seen: dict[Any, int] = {}
     needs: dict[int, list[Any]] = {}
+    is_loose = False
     for output in outputs:
         stack = [(output, producer(output))]
         while stack:
             tensor, node = stack[-1]
             key = id(node)
-            if node is None or key in done:
+            if node is None:
+                is_loose = is_loose or id(tensor) not in given
+                stack.pop()
+            elif key in done:
+                was_cut = key not in needs
+                is_loose = is_loose or (was_cut and id(tensor) not in given)
                 stack.pop()
             elif key in needs:  # All that it needs is there.
                 done.add(key)
@@ -86,14 +102,12 @@ def _in_order(
             else:
                 seen.setdefault(node.operation, len(seen))
                 tensors = [] if node.is_input else node.input_tensors
-                needs[key] = list(map(producer, tensors))
-                stack += zip(reversed(tensors), reversed(needs[key]), strict=True)
-    return order, seen, needs
+                before = needs[key] = [*map(producer, tensors)]
+                stack += zip(reversed(tensors), reversed(before), strict=True)
+    return order, seen, needs, is_loose
 
 
-def _check(
-    inputs: list[Any], nodes_by_depth: dict[int, list[Any]], operations: list[Any]
-) -> None:
+def _refuse_loose_end(inputs: list[Any], nodes_by_depth: dict[int, list[Any]]) -> None:
     known = {id(tensor) for tensor in inputs}
     for depth in sorted(nodes_by_depth, reverse=True):
         for node in nodes_by_depth[depth]:
@@ -104,6 +118,9 @@ def _check(
                         f"at operation '{node.operation}'."
                     )
             known.update(map(id, node.outputs))
+
+
+def _refuse_equal_names(operations: list[Any]) -> None:
     counts = collections.Counter(operation.name for operation in operations)
     for name, count in counts.items():
         if count > 1:
@@ -121,9 +138,8 @@ class MappedGraph:
         self._outputs_struct = keras.tree.map_structure(lambda x: x, outputs)
         self._inputs = keras.tree.flatten(inputs)
         self._outputs = keras.tree.flatten(outputs)
-        found = map_graph(self._inputs, self._outputs)
-        self._nodes, self._nodes_by_depth = found[:2]
-        self._operations, self._operations_by_depth = found[2:]
+        found = _lay_out(self._inputs, self._outputs)
+        self._nodes_by_depth, self._operations, self._operations_by_depth = found
         self.output_names = [producer(x).operation.name for x in self._outputs]
 
 
