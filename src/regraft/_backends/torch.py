@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -58,8 +58,30 @@ def _copy_module(module: Any, walk: Any) -> Any:
 def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
     state.pop("_compiled_call_impl", None)  # As `__getstate__` has it.
+    parameters = state.get("_parameters")
+    if parameters and walk.keep is None and all(map(_can_wait, parameters.values())):
+        _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
+
+
+def _list_later(walk: Any, parameters: Any) -> None:
+    if walk.known(parameters) is None:
+        new = walk.remember(parameters, type(parameters)())
+        walk.allocate(partial(_fill_parameters, walk), new, parameters)
+
+
+def _can_wait(parameter: Any) -> bool:
+    """Tells whether nothing but its value is to be copied of a parameter."""
+    if type(parameter) is not torch.nn.Parameter:
+        return parameter is None
+    return not parameter.__dict__ and not parameter._is_view()
+
+
+def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
+    """Lists the copies of parameters once they have been made, mostly by variables."""
+    for name, parameter in parameters.items():
+        new[name] = None if parameter is None else _copied(parameter, walk)
 
 
 def devices() -> dict[str, Any]:
@@ -81,7 +103,23 @@ def copy_values(
     values: list[Any], walk: Any, layouts: list[Any] | None = None
 ) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
-    return [_copy(value, walk) for value in values]
+    for value in values:
+        _copied(value, walk)
+    return map(walk.known, values)
+
+
+def _copied(value: Any, walk: Any) -> Any:
+    """Returns the copy of a tensor; others may hold one that waits for its value."""
+    new = walk.known(value)
+    if new is None:
+        if _can_wait(value):
+            data = _copy_on(value.detach(), walk.rules.device or value.device)
+            kind, has_gradient = type(value), value.requires_grad
+            new = torch.Tensor._make_subclass(kind, data, has_gradient)
+            walk.remember(value, new)
+        else:
+            new = _copy(value, walk)
+    return new
 
 
 def cast_value(value: Any, dtype: str) -> Any:
