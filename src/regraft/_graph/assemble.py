@@ -6,7 +6,7 @@ shared. What holds a part that was exchanged is then put around the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .. import _keras, _transplant
@@ -119,6 +119,10 @@ class Assembly:
     def made(self) -> dict[int, Any]:
         """Returns the operations that were made so far, by key."""
         return dict(self._made)
+
+    def variables(self) -> Iterator[tuple[Any, Any]]:
+        """Yields all variables that were copied, with their copies."""
+        return (pair for walk in self.walks for pair in walk.variables)
 
     def _changed(self, made: Any, key: int) -> Any:
         """Exchanges the layers inside a copy, and sets its attributes."""

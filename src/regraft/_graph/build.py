@@ -10,21 +10,18 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import keras
-
-from .. import _keras, _naming, _transplant
+from .. import _keras, _transplant
 from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
 from .._rename import rename_layer
 from .._walk import without_collector
 from . import fitting, optimizers
 from .assemble import Assembly
-from .calls import Call
 from .fates import note
+from .playback import Playback
 from .slots import Slot, put, slots_in
 from .survival import survives_files
-from .table import Part, Table, scopes
+from .table import Part, Table
 from .tracing import trace
-from .trials import cannot_call, two_shapes
 
 
 class Build:
@@ -45,21 +42,17 @@ class Build:
         self._assembly = Assembly(
             table, make_model=self._model, rules=_transplant.rules_of(compiled)
         )
-        # For the id of each variable of the old model the one in the new.
-        self._replaced: dict[int, Any] = {}
+        self._playback = Playback(table, self._assembly, self._fitting)
         self._notes: list[str] = []
-        self._called: set[int] = set()
         # Models that were made, each with optimizers of the old and of the new.
         self._trained: list[tuple[Any, list[tuple[Any, Any]]]] = []
-        # For each model the calls that are copied.
-        self._clean: dict[int, set[int]] = {}
 
     def run(self) -> Any:
         """Makes the model and returns it, once."""
         try:
             return self._run()
         finally:  # Each knows the other: only the garbage collector would free them.
-            del self._assembly
+            del self._assembly, self._playback
 
     def _run(self) -> Any:
         table = self._table
@@ -78,7 +71,7 @@ class Build:
             table,
             self._assembly,
             self._fitting,
-            self._replaced,
+            self._playback.replaced,
             new,
             (*table.notes, *self._notes),
         )
@@ -94,7 +87,7 @@ class Build:
         for key in table.reached:
             if table[key].scope is None or key not in table.changed:
                 continue
-            clean = self._clean[key] = table.clean_calls(key)
+            clean = table.clean_calls(key)
             needed = others[key] = []
             for call in table.scope_of(key).calls:
                 if call.number in clean:
@@ -108,10 +101,10 @@ class Build:
 
     def _model(self, key: int) -> Any:
         part = self._table[key]
-        tensors = self._play(key)
+        tensors = self._playback.tensors(key)
         scope = self._table.scope_of(key)
         inputs, outputs = put(scope.inputs, tensors), put(scope.outputs, tensors)
-        self._name_apart(key, _keras.leaves(outputs))
+        self._playback.name_apart(key, _keras.leaves(outputs))
         is_sequence = isinstance(part.operation, _keras.Sequential)
         if part.operation is None or is_sequence or not _keras.has_plain_inputs(inputs):
             graph = _keras.functional(inputs, outputs, part.name)
@@ -218,7 +211,7 @@ class Build:
             return
         counterparts = {
             **self._assembly.memo,
-            **self._replaced,
+            **self._playback.replaced,
             **self._successors(),
         }
         for model, pairs in self._trained:
@@ -247,7 +240,7 @@ class Build:
         """Returns what each part of an old graph became."""
         memo = {
             **self._assembly.memo_of(key),
-            **self._replaced,
+            **self._playback.replaced,
             **self._successors(),
         }
         group = self._table[key].group
@@ -300,101 +293,6 @@ class Build:
                 EditNotSavedWarning,
                 stacklevel=5,
             )
-
-    # --- calls --------------------------------------------------------------------
-
-    def _play(self, key: int) -> dict[Slot, Any]:
-        """Returns the tensors of a model, copied or made by calling again."""
-        scope, clean = self._table.scope_of(key), self._clean[key]
-        again = [call for call in scope.calls if call.number not in clean]
-        tensors = self._copied_tensors(key, again)
-        masks: list[tuple[Any, Any]] = []
-        for call in again:
-            outputs = self._again(key, call, tensors)
-            if call.node is not None:
-                pairs = zip(call.node.outputs, outputs, strict=False)
-                masks += [(_keras.mask_of(a), _keras.mask_of(b)) for a, b in pairs]
-            tensors.update(zip(call.results, outputs, strict=False))
-        _naming.follow_masks(masks, {}, {})
-        return tensors
-
-    def _copied_tensors(self, key: int, again: list[Call]) -> dict[Slot, Any]:
-        """Returns the copied tensors that calls need, or the model's ends."""
-        scope, clean = self._table.scope_of(key), self._clean[key]
-        memo = self._assembly.memo_of(key)
-        needed = {*slots_in((scope.inputs, scope.outputs))}
-        needed.update(slot for call in again for slot in call.slots)
-        nodes = {n: scope.by_number[n].node for n in {x.call for x in needed} & clean}
-        return {
-            slot: memo[id(nodes[slot.call].outputs[slot.output])]
-            for slot in needed
-            if slot.call in nodes
-        }
-
-    def _again(self, key: int, call: Call, tensors: dict[Slot, Any]) -> list[Any]:
-        part, memo = self._table[call.part], self._assembly.memo_of(key)
-
-        def new_argument(x: Any) -> Any:
-            return tensors[x] if isinstance(x, Slot) else memo.get(id(x), x)
-
-        args, kwargs = _keras.map_leaves(new_argument, call.arguments)
-        operation = self._assembly.operation(call.part)
-        if call.part not in self._called and not part.is_new:
-            operation = self._refit(part, call, operation, args, kwargs)
-        try:
-            outputs = keras.tree.flatten(operation(*args, **kwargs))
-        except Exception as error:
-            given = _keras.tensors_in((args, kwargs))
-            raise cannot_call(self._table, key, call, given, error, "build") from error
-        if call.part not in self._called and part.takes_over is not None:
-            self._fitting.take_over(part.takes_over, operation, self._assembly.memo)
-        self._called.add(call.part)
-        return outputs
-
-    def _refit(
-        self, part: Part, call: Call, operation: Any, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
-        """Fits a layer that was built for other shapes to those it is given now."""
-        if not isinstance(operation, _keras.Layer) or part.scope is not None:
-            return operation
-        shapes = [x.shape for x in _keras.tensors_in((args, kwargs))]
-        before = [] if call.node is None else _keras.argument_tensors(call.node)
-        is_same_inside = not any(key in self._table.changed for key in part.held)
-        is_same_outside = [x.shape for x in before] == shapes and not part.changes
-        if is_same_outside and is_same_inside:
-            return operation
-        fitted = self._fitting.fit(
-            operation, args, kwargs, keep_inside=not is_same_inside
-        )
-        if fitted is not operation:
-            self._refuse_copied(call, shapes)
-            pairs = zip(operation.variables, fitted.variables, strict=False)
-            moved = {id(old): new for old, new in pairs}
-            for i, new in list(self._assembly.memo_of(call.part).items()):
-                if id(new) in moved:
-                    self._replaced[i] = moved[id(new)]
-            self._assembly.replaces(call.part, fitted)
-        return fitted
-
-    def _refuse_copied(self, call: Call, shapes: list[Any]) -> None:
-        """Refuses other weights for a layer of which calls stay as they were."""
-        for key in scopes(self._table):
-            clean = self._clean.get(key)  # None: the whole model is copied.
-            for other in self._table.scope_of(key).calls:
-                is_copied = clean is None or other.number in clean
-                if other.part == call.part and is_copied:
-                    raise two_shapes(self._table, key, other, shapes)
-
-    def _name_apart(self, key: int, outputs: list[Any]) -> None:
-        """Leaves alone what was made on purpose, whose names are final."""
-        memo, clean = self._assembly.memo_of(key), self._clean[key]
-        copied, made = [], {}
-        for call in self._table.scope_of(key).calls:
-            if call.number in clean:
-                copied.append(memo[id(call.node)])
-            else:
-                made[call.part] = self._assembly.operation(call.part)
-        _naming.name_apart(outputs, made, copied)
 
 
 def build(
