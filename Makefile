@@ -9,8 +9,12 @@ BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 PIP  := $(PY) -m pip install -q --disable-pip-version-check
 
-# One thread a worker: the workers already fill the cores.
-TEST_ENV := env JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
+# One thread a worker: the workers already fill the cores. A model and its copy are the
+# same program to XLA, which compiles it once if it may keep what it compiled.
+TEST_ENV := env JAX_PLATFORMS=cpu OMP_NUM_THREADS=1 \
+	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/xla \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 PYTEST   := $(PY) -m pytest -n $(WORKERS) --dist worksteal -q
 LINT     := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
