@@ -341,6 +341,22 @@ def test_fresh_reaches_variables_made_in_the_constructor_or_refuses():
     assert "what to do" in str(error.value)
 
 
+@pytest.mark.parametrize("weights", ["fresh", "share"])
+def test_what_keep_names_is_kept_whatever_becomes_of_the_weights(weights):
+    class Guarded(layers.Dense):
+        def __init__(self, units):
+            super().__init__(units)
+            self.lock = threading.Lock()
+
+    model = keras.Sequential([keras.Input((4,)), Guarded(2)])
+    lock = model.layers[0].lock
+    copy = regraft.clone(model, weights=weights, keep=(lock,))
+    assert copy.layers[0] is not model.layers[0]
+    assert copy.layers[0].lock is lock
+    is_shared = copy.layers[0].kernel is model.layers[0].kernel
+    assert is_shared == (weights == "share")
+
+
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")

@@ -212,7 +212,7 @@ class _CloneRules(Rules):
 
 def _share_weights(walk: Walk) -> None:
     """Lets every weight stand for itself; random and training state is copied."""
-    seen = Walk(walk.root).survey()
+    seen = Walk(walk.root, keep=walk.keep).survey()
     private = {id(generator.state) for generator, _ in seen.seed_generators}
     for owners in (seen.metrics, seen.optimizers):
         private |= {id(v) for owner, _ in owners for v in owner.variables}
