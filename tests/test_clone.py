@@ -357,6 +357,74 @@ def test_what_keep_names_is_kept_whatever_becomes_of_the_weights(weights):
     assert is_shared == (weights == "share")
 
 
+def test_slots_that_start_as_the_weights_start_as_the_fresh_ones():
+    # It keeps a second set of weights, which begins as a copy of the first.
+    def compiled(model):
+        optimizer = keras.optimizers.ScheduleFreeAdamW(0.01)
+        model.compile(optimizer, "mse", run_eagerly=True)
+        return model
+
+    model = compiled(small_model())
+    model.train_on_batch(*batch())
+    fresh = regraft.clone(model, weights="fresh", seed=3)
+    other = compiled(
+        regraft.clone(model, weights="fresh", seed=3, compiled="drop"),
+    )
+    for fork in (fresh, other):
+        fork.train_on_batch(*batch())
+    left, right = (values(fork, fork.optimizer) for fork in (fresh, other))
+    assert all_equal(left, right)
+
+
+class Counting(keras.optimizers.SGD):
+    """Makes a variable in the constructor and one in `build()`."""
+
+    def __init__(self, learning_rate=0.01, **kwargs):
+        super().__init__(learning_rate, **kwargs)
+        self.updates = keras.Variable(1.0, trainable=False, name="updates")
+
+    def build(self, variables):
+        super().build(variables)
+        self.total = self.add_variable((), name="total")
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.assign_add(self.updates, 1.0)
+        self.assign_add(self.total, 1.0)
+        super().update_step(gradient * self.updates, variable, learning_rate)
+
+
+class Unrepeatable(Counting):
+    def __init__(self, source):
+        super().__init__(float(source.learning_rate))
+
+
+def trained_with(optimizer):
+    model = small_model()
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.train_on_batch(*batch())
+    return model
+
+
+def test_an_optimizer_that_starts_anew_keeps_what_its_constructor_made():
+    model = trained_with(Counting())
+    copy = regraft.clone(model, compiled="fresh")
+    names = [v.name for v in model.optimizer.variables]
+    assert [v.name for v in copy.optimizer.variables] == names
+    assert float(copy.optimizer.updates) == 1.0
+    assert float(copy.optimizer.total) == 0.0
+    copy.train_on_batch(*batch())
+    assert float(copy.optimizer.updates) == float(model.optimizer.updates) == 7.0
+
+
+def test_an_optimizer_that_cannot_start_anew_is_refused():
+    model = trained_with(Unrepeatable(keras.optimizers.SGD()))
+    with pytest.raises(regraft.CopyError, match="cannot start anew") as error:
+        regraft.clone(model, compiled="fresh")
+    assert ".updates" in str(error.value)
+    assert "what to do" in str(error.value)
+    assert float(regraft.clone(model).optimizer.updates) == 7.0
+
+
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")

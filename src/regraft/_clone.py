@@ -127,12 +127,12 @@ def clone(
         _share_weights(walk)
     new = walk.run()
     try:
-        if compiled == "fresh":
-            _reset_training(walk)
         if weights == "fresh":
             _fresh.redraw(walk, seed)
         elif seed is not None:
             _fresh.reseed_streams(walk, _fresh.Seeds(seed))
+        if compiled == "fresh":  # After the weights: some slots start as their copies.
+            _reset_training(walk)
         if name is not None or prefix:
             rename(walk, new, name=name, prefix=prefix)
         if leaves is not None or policies is not None:
