@@ -1,6 +1,7 @@
 """The walk: depth, refusals, memory, and objects of every kind."""
 
 import collections
+import functools
 import gc
 import io
 import socket
@@ -323,6 +324,64 @@ def test_weak_references_point_at_copies_or_stay():
     assert copy.value[1]() is copy.value[0]
     assert copy.value[2]() is outside
     assert set(copy.value[0].value) == {copy, outside}
+
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+def test_weak_references_inside_what_cannot_be_filled_again():
+    class Part:
+        def size(self):
+            return 1
+
+    part = Part()
+    ref, calls = weakref.ref(part), []
+    value = {
+        "tuple": (ref, 1),
+        "nested": ((ref,),),
+        "named": Pair(ref, 1),
+        "frozen set": frozenset([ref]),
+        "partial": functools.partial(print, ref),
+        "default": lambda x, ref=ref: ref(),
+        "method": weakref.WeakMethod(part.size),
+        "proxy": weakref.proxy(part),
+        "watched": weakref.ref(part, calls.append),
+        "calls": calls,
+        "part": part,  # Met after those that point at it.
+    }
+    value["again"] = value["tuple"]
+    layer = Holder(value)
+    twin = regraft.clone(layer)
+    assert list(regraft.diff(layer, twin)) == []
+    copy = twin.value
+    new = copy["part"]
+    assert new is not part
+    assert copy["tuple"][0]() is copy["nested"][0][0]() is copy["named"].left() is new
+    assert next(iter(copy["frozen set"]))() is copy["partial"].args[0]() is new
+    assert copy["default"](0) is copy["method"]().__self__ is new
+    assert copy["again"] is copy["tuple"]
+    new.note = "mine"
+    assert copy["proxy"].note == "mine"
+    assert not hasattr(part, "note")
+    copy.pop("part")
+    del new, twin
+    gc.collect()
+    assert copy["tuple"][0]() is None
+    assert copy["calls"] == [copy["watched"]]
+    assert calls == []
+
+
+@pytest.mark.parametrize("point", [weakref.proxy, lambda p: weakref.WeakMethod(p.size)])
+def test_a_weak_pointer_at_the_original_is_a_difference(point):
+    class Part:
+        def size(self):
+            return 1
+
+    part = Part()
+    layer = Holder([part, point(part)])
+    copy = regraft.clone(layer)
+    copy.value[1] = point(part)
+    assert [d.why for d in regraft.diff(layer, copy)] == ["weak reference"]
 
 
 def test_a_layer_that_knows_its_parent_weakly():

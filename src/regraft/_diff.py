@@ -20,7 +20,7 @@ import numpy as np
 from . import _backends, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
-from ._makers import is_plain
+from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
 from ._walk import Walk, is_model_state
@@ -102,6 +102,9 @@ class Comparison:
         if left is right:
             yield from self._compare_shared(left, path)
             return
+        if kind in PROXIES and kind is type(right):  # It looks like what it points at.
+            self._compare_targets(left, right, path)
+            return
         held, other = opaque_contents(left), opaque_contents(right)
         is_opaque = held is not None and other is not None
         if not is_opaque and _class_of(left) is not _class_of(right):
@@ -114,8 +117,8 @@ class Comparison:
             yield from self._compare_contents(left, right, path)
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
-        if isinstance(obj, weakref.ref):
-            self._pointers.append((id(obj()), id(obj()), path, "weak reference"))
+        if _is_weak(obj):
+            self._compare_targets(obj, obj, path)
             return
         if isinstance(obj, types.FunctionType):
             shared = not self._walk.must_copy(obj)
@@ -172,11 +175,17 @@ class Comparison:
             if len(left) != len(right):
                 yield Difference(path, len(left), len(right), "number of items")
         elif isinstance(left, weakref.ref):
-            targets = id(left()), id(right())
-            self._pointers.append((*targets, path, "weak reference"))
+            self._compare_targets(left, right, path)
         else:
             yield from self._compare_items(left, right, path)
             yield from self._compare_attributes(left, right, path)
+
+    def _compare_targets(self, left: Any, right: Any, path: str) -> None:
+        mine, other = target_of(left), target_of(right)
+        if isinstance(mine, types.MethodType) and isinstance(other, types.MethodType):
+            self._push(mine.__func__, other.__func__, f"{path}.__func__")
+            mine, other = mine.__self__, other.__self__
+        self._pointers.append((id(mine), id(other), path, "weak reference"))
 
     def _push(self, left: Any, right: Any, path: str) -> None:
         self._queue.append((left, right, path))
@@ -346,6 +355,10 @@ def _is_plain_key(key: Any) -> bool:
     if isinstance(key, tuple | frozenset):
         return all(_is_plain_key(part) for part in key)
     return type(key) in ATOMS and not _keras.is_identity_key(key)
+
+
+def _is_weak(obj: Any) -> bool:
+    return isinstance(obj, weakref.ref) or type(obj) in PROXIES
 
 
 def _content(cell: Any) -> Any:

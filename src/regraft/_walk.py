@@ -27,7 +27,7 @@ from typing import Any
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import OutOfMemoryError, explain
-from ._makers import Maker, choose_maker, is_simple
+from ._makers import Maker, aimed_at_copy, choose_maker, is_simple
 from ._parts import path_between
 
 _MISSING: Any = object()
@@ -273,6 +273,13 @@ class Walk:
         self._references.append(reference)
         return reference
 
+    def count_references(self) -> int:
+        """Returns how many weak references wait for their targets.
+
+        What cannot be filled again is not to be remembered while one inside waits.
+        """
+        return len(self._references)
+
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
@@ -292,7 +299,11 @@ class Walk:
                     seen = len(self._references)
                     self._holders[id(obj)] = (fill, obj, new)
             if self._later:
-                self._later.pop()()
+                action = self._later.pop()
+                action()
+                if len(self._references) != seen:
+                    seen = len(self._references)
+                    self._holders[id(action)] = (_act, action, None)
             elif self._references:
                 self._renew_references()
                 seen = len(self._references)
@@ -307,12 +318,8 @@ class Walk:
         """Points weak references at copies, where their targets were copied."""
         references, self._references = self._references, []
         for reference in references:
-            target = reference()
-            new = self.memo.get(id(target), target)
-            if new is not None and new is not target:
-                self.memo[id(reference)] = weakref.ref(new)
-            else:
-                self.memo[id(reference)] = reference
+            if id(reference) not in self.memo:
+                self.memo[id(reference)] = aimed_at_copy(self, reference)
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
             fill(self, obj, new)
@@ -392,6 +399,10 @@ class Walk:
         if type(obj) in ATOMS or (self.keep is not None and self.keep(obj)):
             return True
         return getattr(self.maker(obj), "shares", False)
+
+
+def _act(walk: Any, action: Callable[[], None], new: Any) -> None:
+    action()
 
 
 @contextmanager

@@ -10,3 +10,6 @@ from .base import is_simple as is_simple
 from .choice import choose_maker as choose_maker
 from .choice import is_plain as is_plain
 from .choice import set_copier as set_copier
+from .weak import PROXIES as PROXIES
+from .weak import aimed_at_copy as aimed_at_copy
+from .weak import target_of as target_of

@@ -54,6 +54,8 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if is_shared_class(kind) or _keras.is_surroundings(kind):
         return _share
+    if kind in weak.PROXIES:  # It says it is an instance of its target's class.
+        return weak.MAKERS[kind]
     tailor = _by_class(kind, models.TAILORS)
     if tailor is not None:
         return tailor(kind)

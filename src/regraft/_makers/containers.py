@@ -124,15 +124,17 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
-    if type(obj) is tuple:
-        if are_atoms(obj):
-            memo[id(obj)] = obj
-            return obj
-        if not any(isinstance(part, tuple) for part in obj):
-            new = tuple(map(walk.copy_of, obj))
-            memo[id(obj)] = new = obj if all(map(is_, new, obj)) else new
-            return new
-    stack = [obj]
+    if type(obj) is tuple and are_atoms(obj):
+        memo[id(obj)] = obj
+        return obj
+    references = walk.count_references()
+    if type(obj) is tuple and not any(isinstance(part, tuple) for part in obj):
+        new = tuple(map(walk.copy_of, obj))
+        new = obj if all(map(is_, new, obj)) else new
+        if walk.count_references() == references:
+            memo[id(obj)] = new
+        return new
+    stack, made = [obj], []
     while stack:
         top = stack[-1]
         if id(top) in memo:
@@ -148,7 +150,7 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
         if inner:
             stack.extend(inner)
             continue
-        stack.pop()
+        made.append(id(stack.pop()))
         parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
         pairs = zip(parts, tuple.__iter__(top), strict=True)
         if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
@@ -157,13 +159,19 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
             new = walk.remember(top, tuple.__new__(type(top), parts))
             if type(top) is not tuple:
                 fill_attributes(walk, top, new)
-    return memo[id(obj)]
+    new = memo[id(obj)]
+    if walk.count_references() != references:
+        for key in made:  # To be made again, when weak references have a target.
+            del memo[key]
+    return new
 
 
 def _make_frozenset(walk: Any, obj: Any) -> Any:
+    references = walk.count_references()
     parts = [walk.copy_of(part) for part in obj]
     same = all(part is old for part, old in zip(parts, obj, strict=True))
-    return walk.remember(obj, obj if same else type(obj)(parts))
+    new = obj if same else type(obj)(parts)
+    return new if walk.count_references() != references else walk.remember(obj, new)
 
 
 def _make_array(walk: Any, obj: Any) -> Any:
