@@ -1,6 +1,7 @@
 """The walk: depth, refusals, memory, and objects of every kind."""
 
 import collections
+import dataclasses
 import functools
 import gc
 import io
@@ -407,6 +408,26 @@ def test_weak_containers_point_at_copies_of_things_that_look_empty():
     assert [id(x) for x in members] == [id(new)]
     assert [id(x) for x in new_by_key] == [id(new)]
     assert new_by_value["inner"] is new
+
+
+class Missing:
+    pass
+
+
+MISSING = Missing()
+
+
+def test_sentinels_stay_what_code_asks_for():
+    token, other = object(), Missing()
+    layer = Holder([MISSING, dataclasses.MISSING, token, other])
+    copy = regraft.clone(layer)
+    assert copy.value[0] is MISSING
+    assert copy.value[1] is dataclasses.MISSING
+    assert copy.value[2] is token
+    assert copy.value[3] is not other
+    assert list(regraft.diff(layer, copy)) == []
+    copy.value[3] = other  # Anybody may put something on it.
+    assert [d.why for d in regraft.diff(layer, copy)] == ["shared by both models"]
 
 
 def test_bound_builtin_methods_follow_their_owner():

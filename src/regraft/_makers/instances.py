@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from .._atoms import ATOMS
@@ -60,6 +61,36 @@ def instance_maker(kind: Any) -> Maker:
     if not kind.__dictoffset__ or slots_of(kind):
         return _make_instance
     return _make_plain_instance
+
+
+def has_no_attributes(kind: Any) -> bool:
+    """Tells whether instances of a class have no place for attributes."""
+    return not kind.__dictoffset__ and not slots_of(kind)
+
+
+def lone_instance_maker(kind: Any) -> Maker:
+    """Returns a maker of instances, some of which may be the only ones of their kind.
+
+    `MISSING = Missing()` in a module says by its identity what it says; code asks
+    whether a value `is MISSING`. It is shared as the class is, as long as there is
+    nothing on it.
+    """
+    make = instance_maker(kind)
+    if slots_of(kind):
+        return make
+
+    def make_unless_global(walk: Any, obj: Any) -> Any:
+        if not object.__getattribute__(obj, "__dict__") and _is_global(obj):
+            return walk.remember(obj, obj)
+        return make(walk, obj)
+
+    return make_unless_global
+
+
+def _is_global(obj: Any) -> bool:
+    """Tells whether the module of an object's class holds the object by a name."""
+    module = sys.modules.get(type(obj).__module__)
+    return id(obj) in map(id, vars(module).values()) if module else False
 
 
 def _make_plain_instance(walk: Any, obj: Any) -> Any:
