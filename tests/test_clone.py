@@ -217,6 +217,42 @@ def test_functions_over_parts_of_the_model_are_rebuilt_over_the_copies():
         np.testing.assert_array_equal(answer, np.ones((1, 4)))
 
 
+@pytest.mark.skipif(BACKEND == "torch", reason="torch compiles no functions here")
+def test_a_compiled_partial_over_a_layer_is_rebuilt_over_the_copy():
+    def scaled(layer, x, scale=2.0):
+        return layer(x) * scale
+
+    layer = Holder(layers.Dense(2, use_bias=False))
+    layer.value.build((None, 4))
+    partial = functools.partial(scaled, layer.value)
+    if BACKEND == "jax":
+        import jax
+
+        layer.function = jax.jit(partial, static_argnames=("scale",))
+    else:
+        import tensorflow as tf
+
+        layer.function = tf.function(partial)
+    copy = regraft.clone(layer)
+    x = np.ones((1, 4), "float32")
+    outputs = [np.asarray(f(x, scale=3.0)) for f in (layer.function, copy.function)]
+    np.testing.assert_array_equal(*outputs)
+    copy.value.kernel.assign(np.zeros((4, 2)))
+    assert not np.asarray(copy.function(x)).any()
+    assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="flax is JAX's")
+def test_a_frozen_dict_keeps_its_items():
+    from flax.core import freeze
+
+    layer = Holder(freeze({"a": {"b": np.ones(2)}, "c": [1]}))
+    copy = regraft.clone(layer)
+    assert list(copy.value) == ["a", "c"]
+    assert copy.value["a"]["b"] is not layer.value["a"]["b"]
+    assert list(regraft.diff(layer, copy)) == []
+
+
 def test_a_function_without_state_keeps_its_identity():
     def double(x):
         return x * 2

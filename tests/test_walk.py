@@ -410,6 +410,68 @@ def test_weak_containers_point_at_copies_of_things_that_look_empty():
     assert new_by_value["inner"] is new
 
 
+class Steps:
+    """Is made again from what it holds, and looks into it at once."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.names = [step.name for step in steps]
+
+    def __reduce__(self):
+        return type(self), (self.steps,)
+
+
+class Fussy(Steps):
+    def __reduce__(self):
+        return type(self), ("nothing that has a name",)
+
+
+def test_constructors_are_given_what_is_complete():
+    steps = [Holder(name="first"), Holder(name="second")]
+    layer = Holder({"before": steps, "steps": Steps(steps), "deep": Steps([*steps])})
+    twin = regraft.clone(layer)
+    copy = twin.value
+    assert copy["steps"].names == copy["deep"].names == ["first", "second"]
+    assert copy["steps"].steps is copy["before"]
+    assert copy["deep"].steps[0] is copy["before"][0] is not steps[0]
+    assert list(regraft.diff(layer, twin)) == []
+
+
+def test_an_object_that_is_made_from_what_holds_it():
+    step = Holder(name="step")
+    steps = Steps([step])
+    object.__setattr__(step, "value", [steps])
+    layer = Holder([steps, step])
+    twin = regraft.clone(layer)
+    new_steps, new_step = twin.value
+    assert new_step.value[0] is new_steps
+    assert new_steps.steps[0] is new_step
+    assert new_steps.names == ["step"]
+    assert list(regraft.diff(layer, twin)) == []
+
+
+def test_a_constructor_that_raises_is_a_refusal():
+    layer = Holder(Fussy([]), name="net")
+    with pytest.raises(regraft.CopyError, match="making it again failed") as error:
+        regraft.clone(layer)
+    assert "net.value" in str(error.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    name: str
+    part: object
+
+
+def test_frozen_sets_of_what_is_hashed_by_its_parts():
+    inner = Holder(name="inner")
+    keys = frozenset([Key("a", Key("b", (1, ("c",)))), Key("d", inner)])
+    layer = Holder([{keys: 1}, keys, inner])
+    by_keys, new_keys, new_inner = regraft.clone(layer).value
+    assert new_keys == {Key("a", Key("b", (1, ("c",)))), Key("d", new_inner)}
+    assert by_keys[new_keys] == 1
+
+
 class Missing:
     pass
 

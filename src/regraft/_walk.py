@@ -27,7 +27,8 @@ from typing import Any
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import OutOfMemoryError, explain
-from ._makers import Maker, aimed_at_copy, choose_maker, is_simple
+from ._makers import Maker, aimed_at_copy, choose_maker, is_plain, is_simple
+from ._parts import parts as parts_of
 from ._parts import path_between
 
 _MISSING: Any = object()
@@ -102,6 +103,7 @@ class Walk:
         self._later: list[Callable[[], None]] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []
+        self._completing: set[int] = set()
         self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
@@ -286,6 +288,51 @@ class Walk:
             return id(self.memo[key]) if key in self.memo else key
         return self.copy_of(key)
 
+    def complete(self, obj: Any, *parts: Any) -> bool:
+        """Fills the copies of parts at once, for somebody who looks into them now.
+
+        A constructor reads what it is given, and a hash is made of attributes.
+
+        Args:
+            obj: Whose parts they are.
+            *parts: The parts, whose copies may be shells.
+
+        Returns:
+            Whether `obj` is still to be made. If parts hold it in turn, it has been.
+        """
+        if id(obj) in self._completing:
+            return True
+        self._completing.add(id(obj))
+        pending, places, known = self._pending, dict[int, int](), 0
+        stack, seen = [*parts], set[int]()
+        while stack:
+            part = stack.pop()
+            if type(part) in ATOMS or id(part) in seen or not is_plain(part):
+                continue
+            seen.add(id(self.hold(part)))
+            for place in range(known, len(pending)):
+                places[id(pending[place][1])] = place
+            known = len(pending)
+            if id(part) in places:
+                self._fill_at(places[id(part)])
+            if not is_model_state(part):
+                stack += [inner for _, inner in parts_of(part)]
+        self._completing.discard(id(obj))
+        return id(obj) not in self.memo
+
+    def is_completing(self, obj: Any) -> bool:
+        """Tells whether the parts of an object are being filled, which hold it."""
+        return id(obj) in self._completing
+
+    def _fill_at(self, place: int) -> None:
+        """Fills a shell ahead of its turn."""
+        fill, obj, new = self._pending[place]
+        self._pending[place] = (_do_nothing, None, None)
+        count = len(self._references)
+        fill(self, obj, new)
+        if len(self._references) != count:
+            self._holders[id(obj)] = (fill, obj, new)
+
     # --- phases --------------------------------------------------------------
 
     def _drain(self) -> None:
@@ -399,6 +446,10 @@ class Walk:
         if type(obj) in ATOMS or (self.keep is not None and self.keep(obj)):
             return True
         return getattr(self.maker(obj), "shares", False)
+
+
+def _do_nothing(walk: Any, obj: Any, new: Any) -> None:
+    pass
 
 
 def _act(walk: Any, action: Callable[[], None], new: Any) -> None:

@@ -170,6 +170,8 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
     references = walk.count_references()
     parts = [walk.copy_of(part) for part in obj]
     same = all(part is old for part, old in zip(parts, obj, strict=True))
+    if not same and not walk.complete(obj, *obj):  # They will be hashed.
+        return walk.memo[id(obj)]
     new = obj if same else type(obj)(parts)
     return new if walk.count_references() != references else walk.remember(obj, new)
 

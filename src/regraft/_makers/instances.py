@@ -9,7 +9,7 @@ from typing import Any
 from .._atoms import ATOMS
 from .._errors import CopyError
 from .._parts import slots_of
-from .base import Maker, refuse
+from .base import Maker, are_atoms, refuse
 
 
 def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
@@ -141,6 +141,9 @@ _CANNOT_REDUCE = (
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
+    if walk.is_completing(obj) and _is_written_in_python(type(obj)):
+        # What it is made from holds it in turn, so that neither can come first.
+        return _make_instance(walk, obj)
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
     except _CANNOT_REDUCE as error:
@@ -149,9 +152,15 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         return walk.remember(obj, obj)
     function, args, state, items, pairs = (*reduced, None, None, None)[:5]
     try:
-        new = function(*(walk.copy_of(arg) for arg in args))
+        copies = [walk.copy_of(arg) for arg in args]
+        if not are_atoms(args) and not walk.complete(obj, *args):
+            return walk.memo[id(obj)]
     except CopyError as error:  # Parts of a C object cannot be reached by a path.
         raise refuse(walk, obj, "a part of it cannot be copied") from error
+    try:
+        new = function(*copies)
+    except Exception as error:  # Whatever a constructor raises.
+        raise refuse(walk, obj, f"making it again failed ({error!r})") from error
     walk.remember(obj, new)
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
@@ -170,6 +179,12 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
         walk.copy_of(part)
     return new
+
+
+def _is_written_in_python(kind: type) -> bool:
+    """Tells whether a class has no base, apart from `object`, that is written in C."""
+    is_heap_type = 1 << 9
+    return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
 
 
 def _set_state(new: Any, state: Any) -> None:
