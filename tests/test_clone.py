@@ -217,6 +217,39 @@ def test_functions_over_parts_of_the_model_are_rebuilt_over_the_copies():
         np.testing.assert_array_equal(answer, np.ones((1, 4)))
 
 
+@functools.lru_cache(maxsize=2)
+def cached_by_a_module(x):
+    return x
+
+
+def test_functions_with_a_cache_are_rebuilt_over_the_copies():
+    dense = layers.Dense(3)
+    dense.build((None, 2))
+    layer = Holder({"dense": dense, "module": cached_by_a_module})
+    size = functools.lru_cache(maxsize=4, typed=True)(lambda n: n * dense.units)
+    size.notes = ["kept"]
+    layer.size = size
+    layer.count = functools.cache(dense.count_params)
+    layer.static = staticmethod(lambda: dense)
+    assert layer.size(2) == 6
+    copy = regraft.clone(layer)
+    assert list(regraft.diff(layer, copy)) == []
+    new = copy.value["dense"]
+    new.units = 5
+    assert copy.size(2) == 10
+    assert layer.size(2) == 6
+    assert copy.size.cache_parameters() == {"maxsize": 4, "typed": True}
+    assert copy.size.notes == ["kept"]
+    assert copy.size.notes is not size.notes
+    assert copy.count.__wrapped__.__self__ is new
+    assert copy.static.__func__() is new
+    assert copy.value["module"] is cached_by_a_module
+    copy = regraft.clone(layer)
+    copy.size = functools.lru_cache(maxsize=5)(copy.size.__wrapped__)
+    whys = {d.path.rpartition(".")[2] for d in regraft.diff(layer, copy)}
+    assert "cache_parameters()['maxsize']" in whys
+
+
 @pytest.mark.skipif(BACKEND == "torch", reason="torch compiles no functions here")
 def test_a_compiled_partial_over_a_layer_is_rebuilt_over_the_copy():
     def scaled(layer, x, scale=2.0):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _backends, _keras
+from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
 from ._makers import PROXIES, is_plain, target_of
@@ -164,6 +164,10 @@ class Comparison:
         elif isinstance(left, types.MethodType):
             self._push(left.__func__, right.__func__, f"{path}.__func__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, _functions.CachedFunction):
+            limits = left.cache_parameters(), right.cache_parameters()
+            self._push(*limits, f"{path}.cache_parameters()")
+            self._compare_states(vars(left), vars(right), path)
         elif isinstance(left, functools.partial):
             self._push(left.func, right.func, f"{path}.func")
             self._push(left.args, right.args, f"{path}.args")

@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+# What Python puts around a function. Those with a cache have no name of their own.
+CachedFunction: Any = type(functools.lru_cache(len))
+WRAPPERS: Any = (CachedFunction, staticmethod, classmethod)
+
 
 def captured(function: types.FunctionType) -> Iterator[Any]:
     """Yields all that a function carries with it besides its code."""
@@ -89,6 +93,8 @@ def holds_state(
             stack.extend(captured(part))
         elif isinstance(part, types.MethodType):
             stack += [part.__func__, part.__self__]
+        elif isinstance(part, WRAPPERS):
+            stack.append(part.__wrapped__)
         elif isinstance(part, functools.partial):
             stack += [part.func, *part.args, *part.keywords.values()]
         elif isinstance(part, tuple | frozenset):
