@@ -177,6 +177,13 @@ def test_replaced_value_is_found(name):
         assert all(d.path.startswith("holder.thing") for d in found)
 
 
+KEY = layers.Identity()
+
+
+def _grow(proxy):
+    proxy["a"].append(2)
+
+
 # What works on values in place; each is done to the copy's.
 CHANGED = {
     "list": ([1], lambda x: x.append(2)),
@@ -193,6 +200,23 @@ CHANGED = {
     "function": (with_attribute([1]), lambda x: x.number.append(2)),
     "generator": (random.Random(1), lambda x: x.random()),
     "numpy_generator": (np.random.default_rng(1), lambda x: x.random()),
+    "objects_in_an_array": (
+        np.array([np.zeros(2), [np.zeros(3)]], dtype=object),
+        lambda x: x[1][0].fill(1),
+    ),
+    "layer_in_an_array": (
+        np.array([layers.Dense(1)], dtype=object),
+        lambda x: setattr(x[0], "units", 2),
+    ),
+    "objects_in_records": (
+        np.array([(1, [2])], dtype=[("a", "f4"), ("b", object)]),
+        lambda x: x["b"][0].append(3),
+    ),
+    "value_by_weak_key": (
+        [KEY, weakref.WeakKeyDictionary({KEY: [1]})],
+        lambda x: x[1][x[0]].append(2),
+    ),
+    "mapping_behind_a_proxy": (types.MappingProxyType({"a": [1]}), _grow),
 }
 
 

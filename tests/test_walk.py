@@ -492,6 +492,14 @@ def test_sentinels_stay_what_code_asks_for():
     assert [d.why for d in regraft.diff(layer, copy)] == ["shared by both models"]
 
 
+def test_a_mapping_proxy_shows_the_copy_of_what_it_showed():
+    items = {"a": 1}
+    copy = regraft.clone(Holder([items, types.MappingProxyType(items)]))
+    copy.value[0]["b"] = 2
+    assert dict(copy.value[1]) == {"a": 1, "b": 2}
+    assert items == {"a": 1}
+
+
 def test_bound_builtin_methods_follow_their_owner():
     items = []
     layer = Holder([items, items.append, len, str.upper])

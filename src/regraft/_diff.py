@@ -21,7 +21,7 @@ from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
 from ._makers import PROXIES, is_plain, target_of
-from ._parts import attributes
+from ._parts import attributes, mapping_behind
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
 from ._walk import Walk, is_model_state
 
@@ -157,6 +157,10 @@ class Comparison:
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
+        elif _holds_objects(left) and _holds_objects(right):
+            self._push(left.shape, right.shape, f"{path}.shape")
+            self._push(str(left.dtype), str(right.dtype), f"{path}.dtype")
+            self._push(left.tolist(), right.tolist(), path)
         elif isinstance(left, np.ndarray) or hasattr(left, "__array__"):
             yield from compare_arrays(left, right, path)
         elif isinstance(left, types.FunctionType):
@@ -175,14 +179,29 @@ class Comparison:
         elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
             self._push(left.__name__, right.__name__, f"{path}.__name__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, types.MappingProxyType):
+            self._push(mapping_behind(left), mapping_behind(right), path)
         elif isinstance(left, _WEAK_CONTAINERS):
-            if len(left) != len(right):
-                yield Difference(path, len(left), len(right), "number of items")
+            yield from self._compare_weakly(left, right, path)
         elif isinstance(left, weakref.ref):
             self._compare_targets(left, right, path)
         else:
             yield from self._compare_items(left, right, path)
             yield from self._compare_attributes(left, right, path)
+
+    def _compare_weakly(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        if len(left) != len(right):
+            yield Difference(path, len(left), len(right), "number of items")
+        if isinstance(left, weakref.WeakSet):  # In no order.
+            return
+        for i, (mine, other) in enumerate(
+            zip(left.items(), right.items(), strict=False)
+        ):
+            weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
+            where = f"{path}[…{i}]"
+            pointers = id(mine[weak]), id(other[weak])
+            self._pointers.append((*pointers, where, "weak reference"))
+            self._push(mine[1 - weak], other[1 - weak], where)
 
     def _compare_targets(self, left: Any, right: Any, path: str) -> None:
         mine, other = target_of(left), target_of(right)
@@ -359,6 +378,10 @@ def _is_plain_key(key: Any) -> bool:
     if isinstance(key, tuple | frozenset):
         return all(_is_plain_key(part) for part in key)
     return type(key) in ATOMS and not _keras.is_identity_key(key)
+
+
+def _holds_objects(obj: Any) -> bool:
+    return isinstance(obj, np.ndarray) and obj.dtype.hasobject
 
 
 def _is_weak(obj: Any) -> bool:

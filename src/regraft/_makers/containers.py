@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._atoms import ATOMS, NAMES
+from .._parts import mapping_behind
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
 
@@ -156,8 +157,12 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
         if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
             memo[id(top)] = top
         else:
-            new = walk.remember(top, tuple.__new__(type(top), parts))
-            if type(top) is not tuple:
+            kind = type(top)
+            if hasattr(kind, "n_sequence_fields"):  # From C code, with named items.
+                walk.remember(top, kind(parts))
+                continue
+            new = walk.remember(top, tuple.__new__(kind, parts))
+            if kind is not tuple:
                 fill_attributes(walk, top, new)
     new = memo[id(obj)]
     if walk.count_references() != references:
@@ -179,15 +184,19 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
 def _make_array(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, obj.copy(order="K"))
     if obj.dtype.hasobject:
-
-        def fill(walk: Any, obj: Any, new: Any) -> None:
-            for i, item in enumerate(obj.flat):
-                new.flat[i] = walk.copy_of(item)
-
-        walk.fill_later(fill, obj, new)
+        walk.fill_later(_fill_array, obj, new)
     if type(obj) is not np.ndarray:
         fill_attributes(walk, obj, new)
     return new
+
+
+def _fill_array(walk: Any, obj: Any, new: Any) -> None:
+    for name in obj.dtype.names or ():  # Records: each field is an array.
+        if obj.dtype[name].hasobject:
+            _fill_array(walk, obj[name], new[name])
+    if obj.dtype.names is None:
+        for i, item in enumerate(obj.flat):
+            new.flat[i] = walk.copy_of(item)
 
 
 def _make_bytearray(walk: Any, obj: Any) -> Any:
@@ -195,8 +204,7 @@ def _make_bytearray(walk: Any, obj: Any) -> Any:
 
 
 def _make_mapping_proxy(walk: Any, obj: Any) -> Any:
-    plain = walk.hold(dict(obj))
-    return walk.remember(obj, types.MappingProxyType(walk.copy_of(plain)))
+    return walk.remember(obj, types.MappingProxyType(walk.copy_of(mapping_behind(obj))))
 
 
 MAKERS: dict[type, Maker] = {
