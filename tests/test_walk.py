@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 import weakref
+from copy import deepcopy
 
 import keras
 import numpy as np
@@ -470,6 +471,29 @@ def test_frozen_sets_of_what_is_hashed_by_its_parts():
     by_keys, new_keys, new_inner = regraft.clone(layer).value
     assert new_keys == {Key("a", Key("b", (1, ("c",)))), Key("d", new_inner)}
     assert by_keys[new_keys] == 1
+
+
+class CopiesItself:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __deepcopy__(self, memo):
+        parts = [deepcopy(part, memo) for part in self.parts]
+        return CopiesItself(*parts)
+
+
+def test_objects_that_copy_themselves_meet_the_same_parts():
+    inner, items = Holder(lambda: 1, name="inner"), [1, [2]]
+    first, second = CopiesItself(inner, items), CopiesItself({"x": inner}, items)
+    layer = Holder([first, second, inner, items])
+    twin = regraft.clone(layer)
+    new_first, new_second, new, new_items = twin.value
+    assert new is not inner
+    assert new_first.parts[0] is new_second.parts[0]["x"] is new
+    assert new_first.parts[1] is new_second.parts[1] is new_items
+    assert new_items == items
+    assert new_items is not items
+    assert list(regraft.diff(layer, twin)) == []
 
 
 class Missing:

@@ -11,9 +11,10 @@ from . import _fresh, _functions, _keras, _precision, _reshape
 from ._arguments import check, check_place
 from ._errors import CopyError, GlobalReferenceWarning, explain
 from ._follow import Follow
+from ._parts import is_model_state
 from ._placement import Layouts
 from ._rename import rename
-from ._walk import Keep, Rules, Walk, is_model_state
+from ._walk import Keep, Rules, Walk
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]

@@ -21,9 +21,9 @@ from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
 from ._makers import PROXIES, is_plain, target_of
-from ._parts import attributes, mapping_behind
+from ._parts import attributes, is_model_state, mapping_behind
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
-from ._walk import Walk, is_model_state
+from ._walk import Walk
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 

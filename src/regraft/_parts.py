@@ -45,6 +45,19 @@ def attributes(obj: Any) -> dict[str, Any]:
     return found
 
 
+def is_model_state(obj: Any) -> bool:
+    """Tells whether an object is a piece of a model: layer, variable, tensor."""
+    kinds = (
+        _keras.Operation,
+        _keras.Variable,
+        _keras.SeedGenerator,
+        _keras.Metric,
+        _keras.BaseOptimizer,
+        _keras.KerasTensor,
+    )
+    return isinstance(obj, kinds)
+
+
 def mapping_behind(proxy: Any) -> Any:
     """Returns the very mapping that a proxy shows, which others may change."""
     (mapping,) = gc.get_referents(proxy)

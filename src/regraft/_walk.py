@@ -27,9 +27,8 @@ from typing import Any
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import OutOfMemoryError, explain
-from ._makers import Maker, aimed_at_copy, choose_maker, is_plain, is_simple
-from ._parts import parts as parts_of
-from ._parts import path_between
+from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
+from ._parts import is_model_state, path_between
 
 _MISSING: Any = object()
 
@@ -104,6 +103,7 @@ class Walk:
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []
         self._completing: set[int] = set()
+        self.deepcopied: Any = None  # The memo of objects that copy themselves.
         self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
@@ -304,25 +304,27 @@ class Walk:
             return True
         self._completing.add(id(obj))
         pending, places, known = self._pending, dict[int, int](), 0
-        stack, seen = [*parts], set[int]()
-        while stack:
-            part = stack.pop()
-            if type(part) in ATOMS or id(part) in seen or not is_plain(part):
-                continue
-            seen.add(id(self.hold(part)))
+        for part in plain_parts(self, parts):
             for place in range(known, len(pending)):
                 places[id(pending[place][1])] = place
             known = len(pending)
             if id(part) in places:
                 self._fill_at(places[id(part)])
-            if not is_model_state(part):
-                stack += [inner for _, inner in parts_of(part)]
         self._completing.discard(id(obj))
         return id(obj) not in self.memo
 
     def is_completing(self, obj: Any) -> bool:
         """Tells whether the parts of an object are being filled, which hold it."""
         return id(obj) in self._completing
+
+    def meet(self, *parts: Any) -> None:
+        """Copies the pieces of the model that somebody holds who copies himself.
+
+        He would copy a layer by its configuration.
+        """
+        for part in plain_parts(self, parts):
+            if is_model_state(part):
+                self.copy_of(part)
 
     def _fill_at(self, place: int) -> None:
         """Fills a shell ahead of its turn."""
@@ -471,16 +473,3 @@ def without_collector() -> Iterator[None]:
     finally:
         if was_running:
             gc.enable()
-
-
-def is_model_state(obj: Any) -> bool:
-    """Tells whether an object is a piece of a model: layer, variable, tensor."""
-    kinds = (
-        _keras.Operation,
-        _keras.Variable,
-        _keras.SeedGenerator,
-        _keras.Metric,
-        _keras.BaseOptimizer,
-        _keras.KerasTensor,
-    )
-    return isinstance(obj, kinds)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._atoms import ATOMS
 from .._errors import CopyError
-from .._parts import slots_of
+from .._parts import parts, slots_of
 from .base import Maker, are_atoms, refuse
 
 
@@ -109,24 +109,36 @@ def make_by_deepcopy(walk: Any, obj: Any) -> Any:
     """Asks a class that says itself how it is copied.
 
     Its `__deepcopy__` sees the walk's memo: parts of the model that it reaches
-    come out as the parts of the copy.
+    come out as the parts of the copy, and the walk meets what it copied.
     """
+    walk.meet(*(part for _, part in parts(obj)))
+    if walk.deepcopied is None:
+        walk.deepcopied = _DeepcopyMemo(walk)
     try:
-        return walk.remember(obj, obj.__deepcopy__(_DeepcopyMemo(walk)))
+        return walk.remember(obj, obj.__deepcopy__(walk.deepcopied))
     except (TypeError, AttributeError) as error:
         raise refuse(walk, obj, f"its `__deepcopy__` failed ({error})") from error
 
 
 class _DeepcopyMemo(dict[int, Any]):
-    """The memo of `copy.deepcopy`, answered by the walk."""
+    """The memo of `copy.deepcopy`, which is also the walk's."""
 
     def __init__(self, walk: Any) -> None:
         super().__init__()
-        self._walk = walk
+        self._memo = walk.memo
 
     def get(self, key: Any, default: Any = None) -> Any:
-        found = dict.get(self, key, default)
-        return self._walk.memo.get(key, found)
+        return self._memo.get(key, dict.get(self, key, default))
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._memo or dict.__contains__(self, key)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._memo[key] if key in self._memo else dict.__getitem__(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        dict.__setitem__(self, key, value)
+        self._memo.setdefault(key, value)
 
 
 # What classes raise that do not let themselves be pickled.
