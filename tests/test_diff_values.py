@@ -244,6 +244,42 @@ def test_shared_value_is_found(name):
     assert "shared" in found[0].why
 
 
+def _torch_changes():
+    import torch
+
+    eye, flip = torch.eye(3), torch.ones(3, dtype=torch.complex64).conj()
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    return {
+        "gradient": (torch.zeros(2), lambda x: x.requires_grad_(True)),
+        "sparse": (eye.to_sparse(), lambda x: x._values().fill_(2)),
+        "sparse_rows": (eye.to_sparse_csr(), lambda x: x.values().fill_(2)),
+        "sparse_columns": (eye.to_sparse_csc(), lambda x: x.values().fill_(2)),
+        "nested": (nested, lambda x: x.unbind()[1].fill_(2)),
+        "quantized": (quantized, lambda x: x.copy_(torch.zeros(3))),
+        "conjugate": (flip, lambda x: x.mul_(2)),
+        "script": (
+            torch.jit.script(torch.nn.Linear(2, 2)),
+            lambda x: x.bias.data.fill_(2),
+        ),
+    }
+
+
+TORCH_CHANGES = _torch_changes() if keras.backend.backend() == "torch" else {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TORCH_CHANGES)
+def test_change_of_a_tensor_is_found(name):
+    value, change = TORCH_CHANGES[name]
+    layer = Holder(value)
+    copy = regraft.clone(layer)
+    assert not [str(d) for d in regraft.diff(layer, copy)]
+    change(copy.thing)
+    assert list(regraft.diff(layer, copy))
+    assert not [str(d) for d in regraft.diff(layer, regraft.clone(layer))]
+
+
 UNCHANGEABLE = {
     "nan": float("nan"),
     "class": Slotted,
