@@ -313,6 +313,23 @@ def test_state_behind_nonlocal_is_copied():
     assert layer.value(None) == 2
 
 
+def test_state_on_a_function_is_copied():
+    def counted(function):
+        @functools.wraps(function)
+        def wrapper(x):
+            wrapper.calls += 1
+            return function(x)
+
+        wrapper.calls = 0
+        return wrapper
+
+    layer = Holder(counted(lambda x: x))
+    copy = regraft.clone(layer)
+    copy.value(1)
+    assert (layer.value.calls, copy.value.calls) == (0, 1)
+    assert list(regraft.diff(layer, copy))
+
+
 def test_reading_the_model_from_a_global_warns_with_path_and_name():
     inputs = keras.Input((4,))
     outputs = layers.Lambda(lambda x: x + GLOBAL_LAYER.bias, name="uses_global")(
