@@ -307,14 +307,15 @@ def test_cycles_keys_and_identities():
     knot = [layer]
     knot.append(knot)
     by_layer = {layer: "self", (layer, 1): "pair"}
-    by_identity = {id(layer): "address"}
+    by_identity = {id(layer): "address", (id(layer), 0): "call"}
     object.__setattr__(layer, "value", [knot, by_layer, by_identity, {layer}])
     copy = regraft.clone(layer)
     new_knot, new_by_layer, new_by_identity, members = copy.value
     assert new_knot[0] is copy
     assert new_knot[1] is new_knot
     assert new_by_layer == {copy: "self", (copy, 1): "pair"}
-    assert new_by_identity == {id(copy): "address"}
+    assert new_by_identity == {id(copy): "address", (id(copy), 0): "call"}
+    assert list(regraft.diff(layer, copy)) == []
     assert members == {copy}
 
 
@@ -588,6 +589,59 @@ def test_wrapped_methods_are_the_copys_in_all_they_carry(kind):
         assert new.__annotations__ == old.__annotations__
         assert vars(new).keys() == vars(old).keys()
         assert new.__doc__ == old.__doc__
+
+
+class Attributes(dict):
+    """The common idiom: items are attributes, and the other way round."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class Answering(dict):
+    """Raises a `KeyError` for attributes that it does not have."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+
+class Backwards(list):
+    def __iter__(self):
+        return reversed(self)
+
+
+class Sorted(dict):
+    def keys(self):
+        return sorted(dict.keys(self))
+
+    def __iter__(self):
+        return iter(self.keys())
+
+
+def test_containers_whose_classes_have_their_own_ways():
+    value = [
+        Attributes(a=1),
+        Attributes(a=[1], inner=Attributes(b=2)),
+        Answering(a=Answering(b=[1])),
+        Backwards([1, 2, 3]),
+        Backwards([1, [2], 3]),
+        Sorted(b=1, a=2),
+    ]
+    layer = Holder(value)
+    twin = regraft.clone(layer)
+    assert list(regraft.diff(layer, twin)) == []
+    simple, deep, answering, atoms, items, by_name = twin.value
+    for copy in (simple, deep, deep.inner):
+        copy["new"] = 3
+        assert copy.new == 3
+        copy.other = 4
+        assert copy["other"] == 4
+    assert answering.a.b == [1]
+    assert list.__repr__(atoms) == "[1, 2, 3]"
+    assert list.__repr__(items) == "[1, [2], 3]"
+    assert dict.__repr__(by_name) == "{'b': 1, 'a': 2}"
+    assert list(value[0]) == ["a"]
 
 
 def test_tracked_containers_with_attributes_or_parts_of_their_own():

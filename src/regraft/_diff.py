@@ -153,6 +153,8 @@ class Comparison:
     def _compare_contents(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
+        # An instance may have an answer to any name that it is asked for.
+        kind: Any = type(left)
         if isinstance(left, _keras.Variable):
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
@@ -161,7 +163,7 @@ class Comparison:
             self._push(left.shape, right.shape, f"{path}.shape")
             self._push(str(left.dtype), str(right.dtype), f"{path}.dtype")
             self._push(left.tolist(), right.tolist(), path)
-        elif isinstance(left, np.ndarray) or hasattr(left, "__array__"):
+        elif hasattr(kind, "__array__"):
             yield from compare_arrays(left, right, path)
         elif isinstance(left, types.FunctionType):
             yield from self._compare_functions(left, right, path)
@@ -271,7 +273,8 @@ class Comparison:
         elif isinstance(left, list | tuple | deque):
             if isinstance(left, deque):
                 self._push(left.maxlen, right.maxlen, f"{path}.maxlen")
-            mine, other = list(left), list(right)
+            base: Any = next(b for b in (list, tuple, deque) if isinstance(left, b))
+            mine, other = list(base.__iter__(left)), list(base.__iter__(right))
             if len(mine) != len(other):
                 yield Difference(path, len(mine), len(other), "number of items")
             for i, (x, y) in enumerate(zip(mine, other, strict=False)):
@@ -294,6 +297,9 @@ class Comparison:
     def _compare_keys(self, left: Any, right: Any, path: str) -> None:
         if _keras.is_identity_key(left) and _keras.is_identity_key(right):
             self._pointers.append((left, right, path, "key"))
+        elif type(left) is type(right) is tuple and len(left) == len(right):
+            for mine, other in zip(left, right, strict=True):
+                self._compare_keys(mine, other, path)
         else:
             self._push(left, right, path)
 

@@ -286,6 +286,8 @@ class Walk:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
             return id(self.memo[key]) if key in self.memo else key
+        if type(key) is tuple and any(type(x) is int and x in self.memo for x in key):
+            return tuple(map(self.new_key, key))
         return self.copy_of(key)
 
     def complete(self, obj: Any, *parts: Any) -> bool:

@@ -20,7 +20,7 @@ def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
     new = walk.memo[id(obj)] = list.__new__(kind)
     if are_atoms(list.__iter__(obj)):
-        list.extend(new, obj)
+        list.extend(new, list.__iter__(obj))
         if kind is list or copy_simple_attributes(walk, obj, new):
             return new
     walk.fill_later(_fill_list, obj, new)
@@ -43,7 +43,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     new = walk.memo[id(obj)] = base.__new__(kind)
     if base is dict and is_simple(obj):
-        dict.update(new, obj)
+        dict.update(new, obj if kind is dict else dict.items(obj))
         if kind is dict:
             return new
         plain = not issubclass(kind, defaultdict)
@@ -114,7 +114,7 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
         deque.clear(new)
-        deque.extend(new, [walk.copy_of(x) for x in obj])
+        deque.extend(new, [walk.copy_of(x) for x in deque.__iter__(obj)])
         if kind is not deque:
             fill_attributes(walk, obj, new)
 

@@ -20,6 +20,8 @@ def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     state = object.__getattribute__(obj, "__dict__")
     if not state:
         return True
+    if id(state) in walk.memo:
+        return False
     state = state.copy()
     if not (ATOMS.issuperset(map(type, state.values())) or walk.settle(state)):
         return False
@@ -31,8 +33,12 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
     """Copies what an instance keeps in its dict and slots."""
     kind = type(obj)
     if kind.__dictoffset__:
-        target = object.__getattribute__(new, "__dict__")
-        walk.copy_items(object.__getattribute__(obj, "__dict__"), target)
+        state = object.__getattribute__(obj, "__dict__")
+        known = walk.memo.get(id(state))
+        if known is None:
+            walk.copy_items(state, object.__getattribute__(new, "__dict__"))
+        else:  # A dict that is met elsewhere, often the object itself.
+            object.__setattr__(new, "__dict__", known)
     fill_slots(walk, obj, new)
 
 
