@@ -569,6 +569,27 @@ def test_prefix_renames_consistently_and_composes(tmp_path):
     keras.models.load_model(tmp_path / "copy.keras").train_on_batch(*batch())
 
 
+def test_prefix_leaves_the_keys_of_a_dict_of_outputs_alone(tmp_path):
+    x = keras.Input((4,))
+    outputs = {name: layers.Dense(2, name=name)(x) for name in ("p", "q")}
+    model = keras.Model(x, outputs)
+    losses, metrics = {"p": "mse", "q": "mae"}, {"p": ["mae"]}
+    model.compile("adam", losses, metrics=metrics, run_eagerly=True)
+    inputs, target = batch()
+    targets = {"p": target, "q": target}
+    model.train_on_batch(inputs, targets)
+    renamed = regraft.clone(model, prefix="b_")
+    renamed.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    forks = model, renamed, loaded
+    for fork in forks:
+        fork.train_on_batch(inputs, targets)
+    assert loaded.output_names == ["b_p", "b_q"]
+    weights = [[w.numpy() for w in fork.weights] for fork in forks]
+    assert all_equal(weights[0], weights[1])
+    assert all_equal(weights[0], weights[2])
+
+
 def test_name_renames_the_model_alone():
     copy = regraft.clone(small_model(name="first"), name="second")
     assert copy.name == "second"
