@@ -217,6 +217,75 @@ def test_functions_over_parts_of_the_model_are_rebuilt_over_the_copies():
         np.testing.assert_array_equal(answer, np.ones((1, 4)))
 
 
+@functools.lru_cache(maxsize=2)
+def cached_by_a_module(x):
+    return x
+
+
+def test_functions_with_a_cache_are_rebuilt_over_the_copies():
+    dense = layers.Dense(3)
+    dense.build((None, 2))
+    layer = Holder({"dense": dense, "module": cached_by_a_module})
+    size = functools.lru_cache(maxsize=4, typed=True)(lambda n: n * dense.units)
+    size.notes = ["kept"]
+    layer.size = size
+    layer.count = functools.cache(dense.count_params)
+    layer.static = staticmethod(lambda: dense)
+    assert layer.size(2) == 6
+    copy = regraft.clone(layer)
+    assert list(regraft.diff(layer, copy)) == []
+    new = copy.value["dense"]
+    new.units = 5
+    assert copy.size(2) == 10
+    assert layer.size(2) == 6
+    assert copy.size.cache_parameters() == {"maxsize": 4, "typed": True}
+    assert copy.size.notes == ["kept"]
+    assert copy.size.notes is not size.notes
+    assert copy.count.__wrapped__.__self__ is new
+    assert copy.static.__func__() is new
+    assert copy.value["module"] is cached_by_a_module
+    copy = regraft.clone(layer)
+    copy.size = functools.lru_cache(maxsize=5)(copy.size.__wrapped__)
+    whys = {d.path.rpartition(".")[2] for d in regraft.diff(layer, copy)}
+    assert "cache_parameters()['maxsize']" in whys
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="torch compiles no functions here")
+def test_a_compiled_partial_over_a_layer_is_rebuilt_over_the_copy():
+    def scaled(layer, x, scale=2.0):
+        return layer(x) * scale
+
+    layer = Holder(layers.Dense(2, use_bias=False))
+    layer.value.build((None, 4))
+    partial = functools.partial(scaled, layer.value)
+    if BACKEND == "jax":
+        import jax
+
+        layer.function = jax.jit(partial, static_argnames=("scale",))
+    else:
+        import tensorflow as tf
+
+        layer.function = tf.function(partial)
+    copy = regraft.clone(layer)
+    x = np.ones((1, 4), "float32")
+    outputs = [np.asarray(f(x, scale=3.0)) for f in (layer.function, copy.function)]
+    np.testing.assert_array_equal(*outputs)
+    copy.value.kernel.assign(np.zeros((4, 2)))
+    assert not np.asarray(copy.function(x)).any()
+    assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="flax is JAX's")
+def test_a_frozen_dict_keeps_its_items():
+    from flax.core import freeze
+
+    layer = Holder(freeze({"a": {"b": np.ones(2)}, "c": [1]}))
+    copy = regraft.clone(layer)
+    assert list(copy.value) == ["a", "c"]
+    assert copy.value["a"]["b"] is not layer.value["a"]["b"]
+    assert list(regraft.diff(layer, copy)) == []
+
+
 def test_a_function_without_state_keeps_its_identity():
     def double(x):
         return x * 2
@@ -242,6 +311,23 @@ def test_state_behind_nonlocal_is_copied():
     copy = regraft.clone(layer)
     assert (copy.value(None), copy.value(None)) == (2, 3)
     assert layer.value(None) == 2
+
+
+def test_state_on_a_function_is_copied():
+    def counted(function):
+        @functools.wraps(function)
+        def wrapper(x):
+            wrapper.calls += 1
+            return function(x)
+
+        wrapper.calls = 0
+        return wrapper
+
+    layer = Holder(counted(lambda x: x))
+    copy = regraft.clone(layer)
+    copy.value(1)
+    assert (layer.value.calls, copy.value.calls) == (0, 1)
+    assert list(regraft.diff(layer, copy))
 
 
 def test_reading_the_model_from_a_global_warns_with_path_and_name():
@@ -341,6 +427,90 @@ def test_fresh_reaches_variables_made_in_the_constructor_or_refuses():
     assert "what to do" in str(error.value)
 
 
+@pytest.mark.parametrize("weights", ["fresh", "share"])
+def test_what_keep_names_is_kept_whatever_becomes_of_the_weights(weights):
+    class Guarded(layers.Dense):
+        def __init__(self, units):
+            super().__init__(units)
+            self.lock = threading.Lock()
+
+    model = keras.Sequential([keras.Input((4,)), Guarded(2)])
+    lock = model.layers[0].lock
+    copy = regraft.clone(model, weights=weights, keep=(lock,))
+    assert copy.layers[0] is not model.layers[0]
+    assert copy.layers[0].lock is lock
+    is_shared = copy.layers[0].kernel is model.layers[0].kernel
+    assert is_shared == (weights == "share")
+
+
+def test_slots_that_start_as_the_weights_start_as_the_fresh_ones():
+    # It keeps a second set of weights, which begins as a copy of the first.
+    def compiled(model):
+        optimizer = keras.optimizers.ScheduleFreeAdamW(0.01)
+        model.compile(optimizer, "mse", run_eagerly=True)
+        return model
+
+    model = compiled(small_model())
+    model.train_on_batch(*batch())
+    fresh = regraft.clone(model, weights="fresh", seed=3)
+    other = compiled(
+        regraft.clone(model, weights="fresh", seed=3, compiled="drop"),
+    )
+    for fork in (fresh, other):
+        fork.train_on_batch(*batch())
+    left, right = (values(fork, fork.optimizer) for fork in (fresh, other))
+    assert all_equal(left, right)
+
+
+class Counting(keras.optimizers.SGD):
+    """Makes a variable in the constructor and one in `build()`."""
+
+    def __init__(self, learning_rate=0.01, **kwargs):
+        super().__init__(learning_rate, **kwargs)
+        self.updates = keras.Variable(1.0, trainable=False, name="updates")
+
+    def build(self, variables):
+        super().build(variables)
+        self.total = self.add_variable((), name="total")
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.assign_add(self.updates, 1.0)
+        self.assign_add(self.total, 1.0)
+        super().update_step(gradient * self.updates, variable, learning_rate)
+
+
+class Unrepeatable(Counting):
+    def __init__(self, source):
+        super().__init__(float(source.learning_rate))
+
+
+def trained_with(optimizer):
+    model = small_model()
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.train_on_batch(*batch())
+    return model
+
+
+def test_an_optimizer_that_starts_anew_keeps_what_its_constructor_made():
+    model = trained_with(Counting())
+    copy = regraft.clone(model, compiled="fresh")
+    names = [v.name for v in model.optimizer.variables]
+    assert [v.name for v in copy.optimizer.variables] == names
+    assert float(copy.optimizer.updates) == 1.0
+    assert float(copy.optimizer.total) == 0.0
+    copy.train_on_batch(*batch())
+    assert float(copy.optimizer.updates) == float(model.optimizer.updates) == 7.0
+
+
+def test_an_optimizer_that_cannot_start_anew_is_refused():
+    model = trained_with(Unrepeatable(keras.optimizers.SGD()))
+    with pytest.raises(regraft.CopyError, match="cannot start anew") as error:
+        regraft.clone(model, compiled="fresh")
+    assert ".updates" in str(error.value)
+    assert "what to do" in str(error.value)
+    assert float(regraft.clone(model).optimizer.updates) == 7.0
+
+
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")
@@ -397,6 +567,27 @@ def test_prefix_renames_consistently_and_composes(tmp_path):
     )
     copy.save(tmp_path / "copy.keras")
     keras.models.load_model(tmp_path / "copy.keras").train_on_batch(*batch())
+
+
+def test_prefix_leaves_the_keys_of_a_dict_of_outputs_alone(tmp_path):
+    x = keras.Input((4,))
+    outputs = {name: layers.Dense(2, name=name)(x) for name in ("p", "q")}
+    model = keras.Model(x, outputs)
+    losses, metrics = {"p": "mse", "q": "mae"}, {"p": ["mae"]}
+    model.compile("adam", losses, metrics=metrics, run_eagerly=True)
+    inputs, target = batch()
+    targets = {"p": target, "q": target}
+    model.train_on_batch(inputs, targets)
+    renamed = regraft.clone(model, prefix="b_")
+    renamed.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    forks = model, renamed, loaded
+    for fork in forks:
+        fork.train_on_batch(inputs, targets)
+    assert loaded.output_names == ["b_p", "b_q"]
+    weights = [[w.numpy() for w in fork.weights] for fork in forks]
+    assert all_equal(weights[0], weights[1])
+    assert all_equal(weights[0], weights[2])
 
 
 def test_name_renames_the_model_alone():

@@ -177,6 +177,13 @@ def test_replaced_value_is_found(name):
         assert all(d.path.startswith("holder.thing") for d in found)
 
 
+KEY = layers.Identity()
+
+
+def _grow(proxy):
+    proxy["a"].append(2)
+
+
 # What works on values in place; each is done to the copy's.
 CHANGED = {
     "list": ([1], lambda x: x.append(2)),
@@ -193,6 +200,23 @@ CHANGED = {
     "function": (with_attribute([1]), lambda x: x.number.append(2)),
     "generator": (random.Random(1), lambda x: x.random()),
     "numpy_generator": (np.random.default_rng(1), lambda x: x.random()),
+    "objects_in_an_array": (
+        np.array([np.zeros(2), [np.zeros(3)]], dtype=object),
+        lambda x: x[1][0].fill(1),
+    ),
+    "layer_in_an_array": (
+        np.array([layers.Dense(1)], dtype=object),
+        lambda x: setattr(x[0], "units", 2),
+    ),
+    "objects_in_records": (
+        np.array([(1, [2])], dtype=[("a", "f4"), ("b", object)]),
+        lambda x: x["b"][0].append(3),
+    ),
+    "value_by_weak_key": (
+        [KEY, weakref.WeakKeyDictionary({KEY: [1]})],
+        lambda x: x[1][x[0]].append(2),
+    ),
+    "mapping_behind_a_proxy": (types.MappingProxyType({"a": [1]}), _grow),
 }
 
 
@@ -218,6 +242,42 @@ def test_shared_value_is_found(name):
     assert found
     assert all(d.path.startswith("holder.thing") for d in found)
     assert "shared" in found[0].why
+
+
+def _torch_changes():
+    import torch
+
+    eye, flip = torch.eye(3), torch.ones(3, dtype=torch.complex64).conj()
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    return {
+        "gradient": (torch.zeros(2), lambda x: x.requires_grad_(True)),
+        "sparse": (eye.to_sparse(), lambda x: x._values().fill_(2)),
+        "sparse_rows": (eye.to_sparse_csr(), lambda x: x.values().fill_(2)),
+        "sparse_columns": (eye.to_sparse_csc(), lambda x: x.values().fill_(2)),
+        "nested": (nested, lambda x: x.unbind()[1].fill_(2)),
+        "quantized": (quantized, lambda x: x.copy_(torch.zeros(3))),
+        "conjugate": (flip, lambda x: x.mul_(2)),
+        "script": (
+            torch.jit.script(torch.nn.Linear(2, 2)),
+            lambda x: x.bias.data.fill_(2),
+        ),
+    }
+
+
+TORCH_CHANGES = _torch_changes() if keras.backend.backend() == "torch" else {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TORCH_CHANGES)
+def test_change_of_a_tensor_is_found(name):
+    value, change = TORCH_CHANGES[name]
+    layer = Holder(value)
+    copy = regraft.clone(layer)
+    assert not [str(d) for d in regraft.diff(layer, copy)]
+    change(copy.thing)
+    assert list(regraft.diff(layer, copy))
+    assert not [str(d) for d in regraft.diff(layer, regraft.clone(layer))]
 
 
 UNCHANGEABLE = {

@@ -14,7 +14,7 @@ import pathlib
 import re
 import types
 import uuid
-from functools import _lru_cache_wrapper, cached_property
+from functools import cached_property
 
 import numpy as np
 
@@ -39,13 +39,10 @@ ATOMS: frozenset[type] = frozenset(
         types.MethodDescriptorType,
         types.WrapperDescriptorType,
         property,
-        staticmethod,
-        classmethod,
         inspect.Signature,
         inspect.Parameter,
         re.Pattern,
         cached_property,
-        _lru_cache_wrapper,
         decimal.Decimal,
         fractions.Fraction,
         uuid.UUID,

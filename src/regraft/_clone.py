@@ -11,9 +11,10 @@ from . import _fresh, _functions, _keras, _precision, _reshape
 from ._arguments import check, check_place
 from ._errors import CopyError, GlobalReferenceWarning, explain
 from ._follow import Follow
+from ._parts import is_model_state
 from ._placement import Layouts
 from ._rename import rename
-from ._walk import Keep, Rules, Walk, is_model_state
+from ._walk import Keep, Rules, Walk
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]
@@ -127,12 +128,12 @@ def clone(
         _share_weights(walk)
     new = walk.run()
     try:
-        if compiled == "fresh":
-            _reset_training(walk)
         if weights == "fresh":
             _fresh.redraw(walk, seed)
         elif seed is not None:
             _fresh.reseed_streams(walk, _fresh.Seeds(seed))
+        if compiled == "fresh":  # After the weights: some slots start as their copies.
+            _reset_training(walk)
         if name is not None or prefix:
             rename(walk, new, name=name, prefix=prefix)
         if leaves is not None or policies is not None:
@@ -212,7 +213,7 @@ class _CloneRules(Rules):
 
 def _share_weights(walk: Walk) -> None:
     """Lets every weight stand for itself; random and training state is copied."""
-    seen = Walk(walk.root).survey()
+    seen = Walk(walk.root, keep=walk.keep).survey()
     private = {id(generator.state) for generator, _ in seen.seed_generators}
     for owners in (seen.metrics, seen.optimizers):
         private |= {id(v) for owner, _ in owners for v in owner.variables}

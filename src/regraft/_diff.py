@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from . import _backends, _keras
+from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
-from ._makers import is_plain
-from ._parts import attributes
+from ._makers import PROXIES, is_plain, target_of
+from ._parts import attributes, is_model_state, mapping_behind
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
-from ._walk import Walk, is_model_state
+from ._walk import Walk
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
@@ -102,6 +102,9 @@ class Comparison:
         if left is right:
             yield from self._compare_shared(left, path)
             return
+        if kind in PROXIES and kind is type(right):  # It looks like what it points at.
+            self._compare_targets(left, right, path)
+            return
         held, other = opaque_contents(left), opaque_contents(right)
         is_opaque = held is not None and other is not None
         if not is_opaque and _class_of(left) is not _class_of(right):
@@ -114,8 +117,8 @@ class Comparison:
             yield from self._compare_contents(left, right, path)
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
-        if isinstance(obj, weakref.ref):
-            self._pointers.append((id(obj()), id(obj()), path, "weak reference"))
+        if _is_weak(obj):
+            self._compare_targets(obj, obj, path)
             return
         if isinstance(obj, types.FunctionType):
             shared = not self._walk.must_copy(obj)
@@ -150,17 +153,27 @@ class Comparison:
     def _compare_contents(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
+        # An instance may have an answer to any name that it is asked for.
+        kind: Any = type(left)
         if isinstance(left, _keras.Variable):
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
-        elif isinstance(left, np.ndarray) or hasattr(left, "__array__"):
+        elif _holds_objects(left) and _holds_objects(right):
+            self._push(left.shape, right.shape, f"{path}.shape")
+            self._push(str(left.dtype), str(right.dtype), f"{path}.dtype")
+            self._push(left.tolist(), right.tolist(), path)
+        elif hasattr(kind, "__array__"):
             yield from compare_arrays(left, right, path)
         elif isinstance(left, types.FunctionType):
             yield from self._compare_functions(left, right, path)
         elif isinstance(left, types.MethodType):
             self._push(left.__func__, right.__func__, f"{path}.__func__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, _functions.CachedFunction):
+            limits = left.cache_parameters(), right.cache_parameters()
+            self._push(*limits, f"{path}.cache_parameters()")
+            self._compare_states(vars(left), vars(right), path)
         elif isinstance(left, functools.partial):
             self._push(left.func, right.func, f"{path}.func")
             self._push(left.args, right.args, f"{path}.args")
@@ -168,15 +181,36 @@ class Comparison:
         elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
             self._push(left.__name__, right.__name__, f"{path}.__name__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, types.MappingProxyType):
+            self._push(mapping_behind(left), mapping_behind(right), path)
         elif isinstance(left, _WEAK_CONTAINERS):
-            if len(left) != len(right):
-                yield Difference(path, len(left), len(right), "number of items")
+            yield from self._compare_weakly(left, right, path)
         elif isinstance(left, weakref.ref):
-            targets = id(left()), id(right())
-            self._pointers.append((*targets, path, "weak reference"))
+            self._compare_targets(left, right, path)
         else:
             yield from self._compare_items(left, right, path)
             yield from self._compare_attributes(left, right, path)
+
+    def _compare_weakly(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
+        if len(left) != len(right):
+            yield Difference(path, len(left), len(right), "number of items")
+        if isinstance(left, weakref.WeakSet):  # In no order.
+            return
+        for i, (mine, other) in enumerate(
+            zip(left.items(), right.items(), strict=False)
+        ):
+            weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
+            where = f"{path}[…{i}]"
+            pointers = id(mine[weak]), id(other[weak])
+            self._pointers.append((*pointers, where, "weak reference"))
+            self._push(mine[1 - weak], other[1 - weak], where)
+
+    def _compare_targets(self, left: Any, right: Any, path: str) -> None:
+        mine, other = target_of(left), target_of(right)
+        if isinstance(mine, types.MethodType) and isinstance(other, types.MethodType):
+            self._push(mine.__func__, other.__func__, f"{path}.__func__")
+            mine, other = mine.__self__, other.__self__
+        self._pointers.append((id(mine), id(other), path, "weak reference"))
 
     def _push(self, left: Any, right: Any, path: str) -> None:
         self._queue.append((left, right, path))
@@ -239,7 +273,8 @@ class Comparison:
         elif isinstance(left, list | tuple | deque):
             if isinstance(left, deque):
                 self._push(left.maxlen, right.maxlen, f"{path}.maxlen")
-            mine, other = list(left), list(right)
+            base: Any = next(b for b in (list, tuple, deque) if isinstance(left, b))
+            mine, other = list(base.__iter__(left)), list(base.__iter__(right))
             if len(mine) != len(other):
                 yield Difference(path, len(mine), len(other), "number of items")
             for i, (x, y) in enumerate(zip(mine, other, strict=False)):
@@ -262,6 +297,9 @@ class Comparison:
     def _compare_keys(self, left: Any, right: Any, path: str) -> None:
         if _keras.is_identity_key(left) and _keras.is_identity_key(right):
             self._pointers.append((left, right, path, "key"))
+        elif type(left) is type(right) is tuple and len(left) == len(right):
+            for mine, other in zip(left, right, strict=True):
+                self._compare_keys(mine, other, path)
         else:
             self._push(left, right, path)
 
@@ -346,6 +384,14 @@ def _is_plain_key(key: Any) -> bool:
     if isinstance(key, tuple | frozenset):
         return all(_is_plain_key(part) for part in key)
     return type(key) in ATOMS and not _keras.is_identity_key(key)
+
+
+def _holds_objects(obj: Any) -> bool:
+    return isinstance(obj, np.ndarray) and obj.dtype.hasobject
+
+
+def _is_weak(obj: Any) -> bool:
+    return isinstance(obj, weakref.ref) or type(obj) in PROXIES
 
 
 def _content(cell: Any) -> Any:

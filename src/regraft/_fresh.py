@@ -22,7 +22,7 @@ import numpy as np
 from . import _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of
-from ._walk import Walk
+from ._walk import Keep, Walk
 
 
 class Seeds:
@@ -68,7 +68,7 @@ def redraw(walk: Walk, seed: int | None) -> None:
     with _seeded(seeds):
         weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
         for layer in weighted:
-            _redraw_layer(layer, drawn)
+            _redraw_layer(layer, drawn, walk.keep)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
@@ -88,14 +88,11 @@ def _reset_metric(metric: Any) -> None:
         return  # A metric that was never built has nothing to reset.
 
 
-def _redraw_layer(layer: Any, drawn: set[int]) -> None:
+def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
     own = [v for v in _keras.own_variables(layer) if id(v) not in drawn]
     if not own:
         return
-    for source in (_ghost_by_build, _ghost_by_config):
-        ghost = source(layer)
-        if ghost is None:
-            continue
+    for ghost in _ghosts(layer, keep):
         _move_values(_keras.own_variables(ghost), own, drawn)
         own = [v for v in own if id(v) not in drawn]
         if not own:
@@ -142,12 +139,22 @@ def _signature(variable: Any) -> tuple[Any, ...]:
     return name, tuple(variable.shape), variable.dtype
 
 
-def _ghost_by_build(layer: Any) -> Any:
+def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:
+    """Yields layers like this one with variables that were just made."""
+    ghost = _ghost_by_build(layer, keep)
+    if ghost is not None:
+        yield ghost
+    ghost = _ghost_by_config(layer)
+    if ghost is not None:
+        yield ghost
+
+
+def _ghost_by_build(layer: Any, keep: Keep | None) -> Any:
     """Builds a copy of the layer that has forgotten its variables."""
     shapes = _keras.build_shapes(layer)
     if shapes is None:
         return None
-    ghost, _ = ghost_of(layer)
+    ghost, _ = ghost_of(layer, keep=keep)
     try:
         ghost.build(**shapes)
     except Exception:  # Whatever a layer raises that cannot be built twice.

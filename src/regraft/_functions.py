@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+# What Python puts around a function. Those with a cache have no name of their own.
+CachedFunction: Any = type(functools.lru_cache(len))
+WRAPPERS: Any = (CachedFunction, staticmethod, classmethod)
+
 
 def captured(function: types.FunctionType) -> Iterator[Any]:
     """Yields all that a function carries with it besides its code."""
@@ -72,7 +76,7 @@ def holds_state(
     if any(is_model_state(part) for part in captured(function)):
         return True
     importable = is_importable(function)
-    if not importable and rebinds_free_variable(function.__code__):
+    if not importable and _keeps_state(function):
         return True
     seen = {id(function)}
     stack = list(captured(function))
@@ -84,11 +88,13 @@ def holds_state(
         if is_model_state(part):
             return True
         if isinstance(part, types.FunctionType):
-            if not is_importable(part) and rebinds_free_variable(part.__code__):
+            if not is_importable(part) and _keeps_state(part):
                 return True
             stack.extend(captured(part))
         elif isinstance(part, types.MethodType):
             stack += [part.__func__, part.__self__]
+        elif isinstance(part, WRAPPERS):
+            stack.append(part.__wrapped__)
         elif isinstance(part, functools.partial):
             stack += [part.func, *part.args, *part.keywords.values()]
         elif isinstance(part, tuple | frozenset):
@@ -103,6 +109,12 @@ def holds_state(
         elif not is_shared(part):
             return True
     return False
+
+
+def _keeps_state(function: types.FunctionType) -> bool:
+    """Tells whether a function keeps something between calls, or others do on it."""
+    has_attributes = bool(function.__dict__.keys() - {"__wrapped__"})
+    return has_attributes or rebinds_free_variable(function.__code__)
 
 
 def hollow_copy(

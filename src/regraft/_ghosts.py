@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _keras
-from ._walk import Rules, Walk
+from ._walk import Keep, Rules, Walk
 
 
 class SameVariables(Rules):
@@ -32,9 +32,14 @@ def spare_values(walk: Walk, layers: Iterable[Any]) -> None:
             walk.remember(value, value)
 
 
-def ghost_of(layer: Any) -> tuple[Any, list[Any]]:
-    """Returns a copy of a layer that can be built again, and all operations in it."""
-    walk = Walk(layer, rules=SameVariables())
+def ghost_of(layer: Any, *, keep: Keep | None = None) -> tuple[Any, list[Any]]:
+    """Returns a copy of a layer that can be built again, and all operations in it.
+
+    Args:
+        layer: The layer.
+        keep: Asked of each object: should the ghost share it with the layer?
+    """
+    walk = Walk(layer, rules=SameVariables(), keep=keep)
     spare_values(walk, [layer])
     ghost = walk.run()
     operations = [operation for _, operation in walk.operations]

@@ -8,6 +8,7 @@ faster code of its own.
 from __future__ import annotations
 
 import functools
+import gc
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,25 @@ def attributes(obj: Any) -> dict[str, Any]:
     return found
 
 
+def is_model_state(obj: Any) -> bool:
+    """Tells whether an object is a piece of a model: layer, variable, tensor."""
+    kinds = (
+        _keras.Operation,
+        _keras.Variable,
+        _keras.SeedGenerator,
+        _keras.Metric,
+        _keras.BaseOptimizer,
+        _keras.KerasTensor,
+    )
+    return isinstance(obj, kinds)
+
+
+def mapping_behind(proxy: Any) -> Any:
+    """Returns the very mapping that a proxy shows, which others may change."""
+    (mapping,) = gc.get_referents(proxy)
+    return mapping
+
+
 def parts(obj: Any) -> Iterator[tuple[str, Any]]:
     """Yields `(label, part)` for everything that an object holds."""
     if isinstance(obj, types.FunctionType):
@@ -67,6 +87,9 @@ def parts(obj: Any) -> Iterator[tuple[str, Any]]:
         yield ".func", obj.func
         yield from ((f".args[{i}]", v) for i, v in enumerate(obj.args))
         yield from ((f".keywords[{k!r}]", v) for k, v in obj.keywords.items())
+    if isinstance(obj, types.MappingProxyType):
+        yield "", mapping_behind(obj)
+        return
     if isinstance(obj, np.ndarray):
         if obj.dtype == object:
             yield from ((f"[{i}]", v) for i, v in enumerate(obj.flat))

@@ -84,8 +84,8 @@ class Replay:
         walk = _transplant.PartsWalk(list(parts.values()), self._model)
         self._alive.append(walk)
         walk.run()
-        _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         _fresh.redraw(walk, None)
+        _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         self._made.update(walk.memo)
 
     # --- layers ----------------------------------------------------------------

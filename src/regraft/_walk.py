@@ -27,8 +27,8 @@ from typing import Any
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import OutOfMemoryError, explain
-from ._makers import Maker, choose_maker, is_simple
-from ._parts import path_between
+from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
+from ._parts import is_model_state, path_between
 
 _MISSING: Any = object()
 
@@ -102,6 +102,8 @@ class Walk:
         self._later: list[Callable[[], None]] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []
+        self._completing: set[int] = set()
+        self.deepcopied: Any = None  # The memo of objects that copy themselves.
         self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
@@ -273,11 +275,67 @@ class Walk:
         self._references.append(reference)
         return reference
 
+    def count_references(self) -> int:
+        """Returns how many weak references wait for their targets.
+
+        What cannot be filled again is not to be remembered while one inside waits.
+        """
+        return len(self._references)
+
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
             return id(self.memo[key]) if key in self.memo else key
+        if type(key) is tuple and any(type(x) is int and x in self.memo for x in key):
+            return tuple(map(self.new_key, key))
         return self.copy_of(key)
+
+    def complete(self, obj: Any, *parts: Any) -> bool:
+        """Fills the copies of parts at once, for somebody who looks into them now.
+
+        A constructor reads what it is given, and a hash is made of attributes.
+
+        Args:
+            obj: Whose parts they are.
+            *parts: The parts, whose copies may be shells.
+
+        Returns:
+            Whether `obj` is still to be made. If parts hold it in turn, it has been.
+        """
+        if id(obj) in self._completing:
+            return True
+        self._completing.add(id(obj))
+        pending, places, known = self._pending, dict[int, int](), 0
+        for part in plain_parts(self, parts):
+            for place in range(known, len(pending)):
+                places[id(pending[place][1])] = place
+            known = len(pending)
+            if id(part) in places:
+                self._fill_at(places[id(part)])
+        self._completing.discard(id(obj))
+        return id(obj) not in self.memo
+
+    def is_completing(self, obj: Any) -> bool:
+        """Tells whether the parts of an object are being filled, which hold it."""
+        return id(obj) in self._completing
+
+    def meet(self, *parts: Any) -> None:
+        """Copies the pieces of the model that somebody holds who copies himself.
+
+        He would copy a layer by its configuration.
+        """
+        for part in plain_parts(self, parts):
+            if is_model_state(part):
+                self.copy_of(part)
+
+    def _fill_at(self, place: int) -> None:
+        """Fills a shell ahead of its turn."""
+        fill, obj, new = self._pending[place]
+        self._pending[place] = (_do_nothing, None, None)
+        count = len(self._references)
+        fill(self, obj, new)
+        if len(self._references) != count:
+            self._holders[id(obj)] = (fill, obj, new)
 
     # --- phases --------------------------------------------------------------
 
@@ -292,7 +350,11 @@ class Walk:
                     seen = len(self._references)
                     self._holders[id(obj)] = (fill, obj, new)
             if self._later:
-                self._later.pop()()
+                action = self._later.pop()
+                action()
+                if len(self._references) != seen:
+                    seen = len(self._references)
+                    self._holders[id(action)] = (_act, action, None)
             elif self._references:
                 self._renew_references()
                 seen = len(self._references)
@@ -307,12 +369,8 @@ class Walk:
         """Points weak references at copies, where their targets were copied."""
         references, self._references = self._references, []
         for reference in references:
-            target = reference()
-            new = self.memo.get(id(target), target)
-            if new is not None and new is not target:
-                self.memo[id(reference)] = weakref.ref(new)
-            else:
-                self.memo[id(reference)] = reference
+            if id(reference) not in self.memo:
+                self.memo[id(reference)] = aimed_at_copy(self, reference)
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
             fill(self, obj, new)
@@ -394,6 +452,14 @@ class Walk:
         return getattr(self.maker(obj), "shares", False)
 
 
+def _do_nothing(walk: Any, obj: Any, new: Any) -> None:
+    pass
+
+
+def _act(walk: Any, action: Callable[[], None], new: Any) -> None:
+    action()
+
+
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Spares the garbage collector from going through all that is being made.
@@ -409,16 +475,3 @@ def without_collector() -> Iterator[None]:
     finally:
         if was_running:
             gc.enable()
-
-
-def is_model_state(obj: Any) -> bool:
-    """Tells whether an object is a piece of a model: layer, variable, tensor."""
-    kinds = (
-        _keras.Operation,
-        _keras.Variable,
-        _keras.SeedGenerator,
-        _keras.Metric,
-        _keras.BaseOptimizer,
-        _keras.KerasTensor,
-    )
-    return isinstance(obj, kinds)

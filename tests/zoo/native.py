@@ -261,6 +261,38 @@ def _():
     return _around(Calls(generator, lambda g, x: x + torch.randn(4, generator=g)))
 
 
+@case("native/torch_sparse_matrix", TORCH)
+def _():
+    import torch
+
+    adjacency = torch.eye(4).roll(1, 0).to_sparse()
+    return _around(Calls(adjacency, lambda a, x: torch.sparse.mm(a, x.T).T))
+
+
+@case("native/torch_named_result", TORCH)
+def _():
+    import torch
+
+    top = torch.topk(torch.arange(5.0), 4)
+    return _around(Calls(top, lambda top, x: x * top.values))
+
+
+@case("native/torch_script_module", TORCH)
+def _():
+    import torch
+
+    module = torch.jit.script(torch.nn.Linear(4, 4))
+    return _around(Calls(module, lambda module, x: module(x)))
+
+
+@case("native/torch_graph_module", TORCH)
+def _():
+    import torch
+
+    module = torch.fx.symbolic_trace(torch.nn.Linear(4, 4))
+    return _around(Calls(module, lambda module, x: module(x)))
+
+
 @case("native/torch_function_attribute", TORCH)
 def _():
     import torch

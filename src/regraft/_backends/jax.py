@@ -164,6 +164,8 @@ def _copy_jitted(function: Any, walk: Any) -> Any:
     new = walk.copy_of(inner)
     if new is inner:
         return function
+    if not walk.complete(function, inner):  # Its signature will be read.
+        return walk.known(function)
     return jax.jit(new, **_jit_options(function._jit_info))
 
 

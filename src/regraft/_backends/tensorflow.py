@@ -165,6 +165,8 @@ def _copy_function(function: Any, walk: Any) -> Any:
     inner = walk.copy_of(function.python_function)
     if inner is function.python_function:
         return function
+    if not walk.complete(function, function.python_function):
+        return walk.known(function)
     new = function._clone(inner)
     wrapper = getattr(function, "_tf_decorator", None)
     if wrapper is None:

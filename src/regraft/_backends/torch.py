@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import torch
+import torch.fx
 
+from .._keras import to_numpy
 from ._loss import total_loss
 
 
@@ -27,11 +30,12 @@ def shared_types() -> tuple[type, ...]:
 
 @lru_cache
 def copiers() -> dict[type, Any]:
-    """Tensors of every class, and random generators."""
+    """Tensors of every class, random generators and modules."""
     return {
         torch.Tensor: _copy,
         torch.Generator: _copy_generator,
         _PlainModule: _copy_module,
+        torch.jit.ScriptModule: _copy_script,
     }
 
 
@@ -75,13 +79,40 @@ def _can_wait(parameter: Any) -> bool:
     """Tells whether nothing but its value is to be copied of a parameter."""
     if type(parameter) is not torch.nn.Parameter:
         return parameter is None
-    return not parameter.__dict__ and not parameter._is_view()
+    is_plain = not parameter.__dict__ and not parameter._is_view()
+    return is_plain and _is_dense(parameter)
 
 
 def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
     """Lists the copies of parameters once they have been made, mostly by variables."""
     for name, parameter in parameters.items():
         new[name] = None if parameter is None else _copied(parameter, walk)
+
+
+def _copy_script(module: Any, walk: Any) -> Any:
+    """Copies a compiled module, and ties what is in it to who else holds that.
+
+    Its tensors lie in C++, where no memo is asked for them.
+    """
+    new = copy.deepcopy(module)
+    if walk.rules.device is not None:
+        new = new.to(walk.rules.device)
+    pairs = zip(_tensors_in(module), _tensors_in(new), strict=True)
+    for (name, old), (_, twin) in pairs:
+        known = walk.known(walk.hold(old))
+        if known is None:
+            walk.remember(old, twin)
+        else:
+            *owners, last = name.split(".")
+            setattr(reduce(getattr, owners, new), last, known)
+    return new
+
+
+def _tensors_in(module: Any) -> list[tuple[str, Any]]:
+    return [
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ]
 
 
 def devices() -> dict[str, Any]:
@@ -142,6 +173,9 @@ def _copy(value: Any, walk: Any) -> Any:
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)
     device = walk.rules.device or value.device
+    if not _is_dense(value):  # A hollow tensor cannot become one of these.
+        new = value.detach().to(device, copy=True)
+        return walk.remember(value, new.requires_grad_(value.requires_grad))
     new = torch.empty(0, dtype=value.dtype, device=device)
     if kind is torch.Tensor:
         new.requires_grad_(value.is_leaf and value.requires_grad)
@@ -153,6 +187,12 @@ def _copy(value: Any, walk: Any) -> Any:
         walk.later(lambda: walk.copy_items(extra, new.__dict__))
     walk.allocate(_fill, new, value)
     return new
+
+
+def _is_dense(value: Any) -> bool:
+    """Tells whether a tensor is nothing but a shape and numbers in its storage."""
+    special = value.is_nested or value.is_quantized
+    return value.layout is torch.strided and not special
 
 
 def _same_view(view: Any, walk: Any) -> Any:
@@ -185,10 +225,35 @@ def _copy_generator(generator: Any, walk: Any) -> Any:
 
 
 def contents(obj: Any) -> Any:
-    """Returns the state of a random generator."""
+    """Returns the state of random generators, tensors and compiled modules."""
     if isinstance(obj, torch.Generator):
         return [type(obj), obj.get_state()]
+    if isinstance(obj, torch.jit.ScriptModule):
+        return [type(obj), obj.inlined_graph.str(False), obj.state_dict()]
+    if isinstance(obj, torch.fx.GraphModule):  # Each has a class of its own.
+        state = {n: v for n, v in vars(obj).items() if n != "_graph"}
+        return [torch.fx.GraphModule, obj.code, state]
+    if isinstance(obj, torch.Tensor):
+        numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
+        return [type(obj), obj.requires_grad, str(obj.layout), *numbers]
     return None
+
+
+def _dense_parts(value: Any) -> list[Any]:
+    """Returns tensors that numpy can hold, which together say what a tensor holds."""
+    if value.is_nested:
+        return [part for inner in value.unbind() for part in _dense_parts(inner)]
+    if value.is_quantized:
+        return [value.int_repr(), value.dequantize()]
+    if value.layout is torch.strided:
+        return [value.resolve_conj().resolve_neg()]
+    if value.layout is torch.sparse_coo:
+        parts = [value._indices(), value._values()]
+    elif value.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [value.crow_indices(), value.col_indices(), value.values()]
+    else:
+        parts = [value.ccol_indices(), value.row_indices(), value.values()]
+    return [torch.tensor(value.shape), *parts]
 
 
 def is_out_of_memory(error: BaseException) -> bool:

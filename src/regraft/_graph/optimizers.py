@@ -39,7 +39,8 @@ def follow(
         # One inside another has what that gives it, maybe not all.
         if id(around.get(id(new), new)) not in stay:
             state = _keras.slots_by_attribute(new)
-            own = _keras.state_by_attribute(new)
+            held = _keras.state_by_attribute(new).items()
+            own = {name: _keras.to_numpy(v).copy() for name, v in held}
             moved.append((new, before, state, own, _keras.iterations(new)))
         else:
             _rename(old, new, counterparts)
@@ -50,7 +51,7 @@ def follow(
         _keras.set_iterations(new, iterations)
         for name, variable in _keras.state_by_attribute(new).items():
             if name in own:
-                variable.assign(own[name].value)
+                variable.assign(own[name])
         fresh = _keras.slots_by_attribute(new)
         position = {id(v): i for i, v in enumerate(before) if v is not None}
         own_variables = _keras.trained_variables(new)

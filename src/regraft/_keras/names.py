@@ -87,7 +87,11 @@ def set_output_names(model: Any, names: list[str]) -> None:
 
 
 def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
-    """Follows renamed outputs in all that `compile()` keyed by output names."""
+    """Follows renamed outputs in all that `compile()` keyed by output names.
+
+    A model that returns a dict has its losses by the keys of that dict, which stay as
+    they are, also where a layer has the same name.
+    """
     state = vars(trainer)
     output_names = state.get("output_names")
     if not output_names:
@@ -95,6 +99,13 @@ def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
     changed = {old: names[old] for old in output_names if old in names}
     if not changed:
         return
+    keyed = _KEYED_BY_OUTPUT
+    if isinstance(state.get("_outputs_struct"), dict):
+        keyed = frozenset({"output_names"})
+        metrics = state.get("_compile_metrics")
+        resolved = getattr(metrics, "_resolved_output_names", None)
+        if resolved:  # Perhaps the very list that is about to change.
+            vars(metrics)["_resolved_output_names"] = [*resolved]
     output_names[:] = [changed.get(old, old) for old in output_names]
     holders = [trainer, state.get("_compile_loss"), state.get("_compile_metrics")]
     config = state.get("_compile_config")
@@ -103,7 +114,7 @@ def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
         if holder is None:
             continue
         own = holder if isinstance(holder, dict) else vars(holder)
-        for attribute in _KEYED_BY_OUTPUT & own.keys():
+        for attribute in keyed & own.keys():
             own[attribute] = _rename_keys(own[attribute], changed)
 
 

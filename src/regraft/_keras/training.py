@@ -8,7 +8,9 @@ from typing import Any
 import keras
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
+from .._errors import CopyError, explain
 from .classes import Variable
+from .globals import quiet_globals
 from .variables import raw_value, to_numpy
 
 # What a model made for itself while it ran: compiled functions, iterators, the
@@ -75,15 +77,54 @@ def jax_sync(trainer: Any) -> None:
 
 def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
     """Gives each optimizer the state it had when it was first built."""
-    optimizers = list(optimizers)
     was_built = [
-        (opt, list(opt._trainable_variables)) for opt in optimizers if opt.built
+        (opt, list(opt._trainable_variables), state_by_attribute(opt))
+        for opt in optimizers
+        if opt.built
     ]
-    for opt, _ in was_built:
+    for opt, _, _ in was_built:
         unbuild_optimizer(opt)
-    for opt, variables in was_built:
+    for opt, variables, _ in was_built:
         if not opt.built:  # A wrapped optimizer is built by the one around it.
             opt.build(variables)
+    for opt, _, before in was_built:
+        tracked = {id(v) for v in opt.variables}
+        for name, variable in before.items():
+            if vars(opt).get(name) is variable and id(variable) not in tracked:
+                raise _cannot_start_anew(opt, name)
+
+
+def _cannot_start_anew(optimizer: Any, name: str) -> CopyError:
+    kind = type(optimizer).__name__
+    return CopyError(
+        explain(
+            "An optimizer cannot start anew: nobody knows how one of its variables "
+            "starts.",
+            where=f"{optimizer.name}.{name}",
+            expected="a variable made in `build()`, or an optimizer that can be made "
+            "again with `from_config(get_config())`",
+            received=f"{kind}, which made it in `__init__`",
+            fix=f"make the variable in `build()`, give {kind} a `get_config()` that "
+            "its constructor takes, or pass `compiled='copy'` or `compiled='drop'`",
+        )
+    )
+
+
+def _constructor_variables(optimizer: Any) -> list[tuple[Any, Any]]:
+    """Returns variables that an optimizer had before `build()`, as they were then.
+
+    Only another one, made from the configuration, can tell which these are.
+    """
+    held = state_by_attribute(optimizer)
+    if not held:
+        return []
+    try:
+        with quiet_globals():
+            other = type(optimizer).from_config(optimizer.get_config())
+    except Exception:  # Whatever a user's constructor raises: it cannot be asked.
+        return []
+    found = state_by_attribute(other)
+    return [(variable, found[n]) for n, variable in held.items() if n in found]
 
 
 def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
@@ -218,6 +259,9 @@ def unbuild_optimizer(optimizer: Any) -> None:
     kept = [optimizer._iterations]
     if isinstance(optimizer._learning_rate, Variable):
         kept.append(optimizer._learning_rate)
+    for variable, start in _constructor_variables(optimizer):
+        kept.append(variable)
+        variable.assign(start.value)
     tracker = optimizer._tracker
     tracker.unlock()
     for name, (_, store) in tracker.config.items():

@@ -5,8 +5,12 @@ A *maker* takes the walk and an object, notes the object's copy with
 that asks to be filled later. `choose_maker` decides once per class.
 """
 
+from .ahead import plain_parts as plain_parts
 from .base import Maker as Maker
 from .base import is_simple as is_simple
 from .choice import choose_maker as choose_maker
 from .choice import is_plain as is_plain
 from .choice import set_copier as set_copier
+from .weak import PROXIES as PROXIES
+from .weak import aimed_at_copy as aimed_at_copy
+from .weak import target_of as target_of

@@ -10,7 +10,12 @@ from .. import _backends, _keras
 from .._atoms import is_shared_class
 from . import containers, functions, models, weak
 from .base import Maker
-from .instances import instance_maker, make_by_deepcopy, make_by_reduce
+from .instances import (
+    has_no_attributes,
+    lone_instance_maker,
+    make_by_deepcopy,
+    make_by_reduce,
+)
 
 _USER_COPIERS: dict[type, Maker] = {}
 
@@ -54,6 +59,8 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if is_shared_class(kind) or _keras.is_surroundings(kind):
         return _share
+    if kind in weak.PROXIES:  # It says it is an instance of its target's class.
+        return weak.MAKERS[kind]
     tailor = _by_class(kind, models.TAILORS)
     if tailor is not None:
         return tailor(kind)
@@ -68,7 +75,10 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return found
     if hasattr(kind, "__deepcopy__"):
         return make_by_deepcopy
-    return instance_maker(kind) if _has_plain_class(kind, obj) else make_by_reduce
+    if not _has_plain_class(kind, obj):
+        return make_by_reduce
+    # What can have no attributes is known by its identity alone: `object()`.
+    return _share if has_no_attributes(kind) else lone_instance_maker(kind)
 
 
 def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._atoms import ATOMS, NAMES
+from .._parts import mapping_behind
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
 
@@ -19,7 +20,7 @@ def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
     new = walk.memo[id(obj)] = list.__new__(kind)
     if are_atoms(list.__iter__(obj)):
-        list.extend(new, obj)
+        list.extend(new, list.__iter__(obj))
         if kind is list or copy_simple_attributes(walk, obj, new):
             return new
     walk.fill_later(_fill_list, obj, new)
@@ -42,7 +43,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     new = walk.memo[id(obj)] = base.__new__(kind)
     if base is dict and is_simple(obj):
-        dict.update(new, obj)
+        dict.update(new, obj if kind is dict else dict.items(obj))
         if kind is dict:
             return new
         plain = not issubclass(kind, defaultdict)
@@ -113,7 +114,7 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
         deque.clear(new)
-        deque.extend(new, [walk.copy_of(x) for x in obj])
+        deque.extend(new, [walk.copy_of(x) for x in deque.__iter__(obj)])
         if kind is not deque:
             fill_attributes(walk, obj, new)
 
@@ -124,15 +125,17 @@ def _make_deque(walk: Any, obj: Any) -> Any:
 def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
-    if type(obj) is tuple:
-        if are_atoms(obj):
-            memo[id(obj)] = obj
-            return obj
-        if not any(isinstance(part, tuple) for part in obj):
-            new = tuple(map(walk.copy_of, obj))
-            memo[id(obj)] = new = obj if all(map(is_, new, obj)) else new
-            return new
-    stack = [obj]
+    if type(obj) is tuple and are_atoms(obj):
+        memo[id(obj)] = obj
+        return obj
+    references = walk.count_references()
+    if type(obj) is tuple and not any(isinstance(part, tuple) for part in obj):
+        new = tuple(map(walk.copy_of, obj))
+        new = obj if all(map(is_, new, obj)) else new
+        if walk.count_references() == references:
+            memo[id(obj)] = new
+        return new
+    stack, made = [obj], []
     while stack:
         top = stack[-1]
         if id(top) in memo:
@@ -148,36 +151,52 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
         if inner:
             stack.extend(inner)
             continue
-        stack.pop()
+        made.append(id(stack.pop()))
         parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
         pairs = zip(parts, tuple.__iter__(top), strict=True)
         if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
             memo[id(top)] = top
         else:
-            new = walk.remember(top, tuple.__new__(type(top), parts))
-            if type(top) is not tuple:
+            kind = type(top)
+            if hasattr(kind, "n_sequence_fields"):  # From C code, with named items.
+                walk.remember(top, kind(parts))
+                continue
+            new = walk.remember(top, tuple.__new__(kind, parts))
+            if kind is not tuple:
                 fill_attributes(walk, top, new)
-    return memo[id(obj)]
+    new = memo[id(obj)]
+    if walk.count_references() != references:
+        for key in made:  # To be made again, when weak references have a target.
+            del memo[key]
+    return new
 
 
 def _make_frozenset(walk: Any, obj: Any) -> Any:
+    references = walk.count_references()
     parts = [walk.copy_of(part) for part in obj]
     same = all(part is old for part, old in zip(parts, obj, strict=True))
-    return walk.remember(obj, obj if same else type(obj)(parts))
+    if not same and not walk.complete(obj, *obj):  # They will be hashed.
+        return walk.memo[id(obj)]
+    new = obj if same else type(obj)(parts)
+    return new if walk.count_references() != references else walk.remember(obj, new)
 
 
 def _make_array(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, obj.copy(order="K"))
     if obj.dtype.hasobject:
-
-        def fill(walk: Any, obj: Any, new: Any) -> None:
-            for i, item in enumerate(obj.flat):
-                new.flat[i] = walk.copy_of(item)
-
-        walk.fill_later(fill, obj, new)
+        walk.fill_later(_fill_array, obj, new)
     if type(obj) is not np.ndarray:
         fill_attributes(walk, obj, new)
     return new
+
+
+def _fill_array(walk: Any, obj: Any, new: Any) -> None:
+    for name in obj.dtype.names or ():  # Records: each field is an array.
+        if obj.dtype[name].hasobject:
+            _fill_array(walk, obj[name], new[name])
+    if obj.dtype.names is None:
+        for i, item in enumerate(obj.flat):
+            new.flat[i] = walk.copy_of(item)
 
 
 def _make_bytearray(walk: Any, obj: Any) -> Any:
@@ -185,8 +204,7 @@ def _make_bytearray(walk: Any, obj: Any) -> Any:
 
 
 def _make_mapping_proxy(walk: Any, obj: Any) -> Any:
-    plain = walk.hold(dict(obj))
-    return walk.remember(obj, types.MappingProxyType(walk.copy_of(plain)))
+    return walk.remember(obj, types.MappingProxyType(walk.copy_of(mapping_behind(obj))))
 
 
 MAKERS: dict[type, Maker] = {

@@ -52,6 +52,24 @@ def _make_method(walk: Any, obj: Any) -> Any:
     return walk.remember(obj, types.MethodType(function, owner))
 
 
+def _make_wrapper(walk: Any, obj: Any) -> Any:
+    """Puts the same around the copy of a function; what was cached is not its."""
+    inner: Any = obj.__wrapped__
+    new = walk.copy_of(inner)
+    if new is inner or not walk.complete(obj, inner):  # Its name will be read.
+        return walk.memo.setdefault(id(obj), obj)
+    if isinstance(obj, _functions.CachedFunction):
+        made = functools.lru_cache(**obj.cache_parameters())(new)
+    else:
+        made = type(obj)(new)
+    walk.fill_later(_fill_wrapper, obj, made)
+    return walk.remember(obj, made)
+
+
+def _fill_wrapper(walk: Any, obj: Any, new: Any) -> None:
+    walk.copy_items(obj.__dict__, new.__dict__)
+
+
 def _make_builtin_method(walk: Any, obj: Any) -> Any:
     owner = getattr(obj, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType | type):
@@ -81,4 +99,5 @@ MAKERS: dict[type, Maker] = {
     types.BuiltinMethodType: _make_builtin_method,
     types.MethodWrapperType: _make_builtin_method,
     functools.partial: _make_partial,
+    **dict.fromkeys(_functions.WRAPPERS, _make_wrapper),
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from .._atoms import ATOMS
 from .._errors import CopyError
-from .._parts import slots_of
-from .base import Maker, refuse
+from .._parts import parts, slots_of
+from .base import Maker, are_atoms, refuse
 
 
 def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
@@ -19,6 +20,8 @@ def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     state = object.__getattribute__(obj, "__dict__")
     if not state:
         return True
+    if id(state) in walk.memo:
+        return False
     state = state.copy()
     if not (ATOMS.issuperset(map(type, state.values())) or walk.settle(state)):
         return False
@@ -30,8 +33,12 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
     """Copies what an instance keeps in its dict and slots."""
     kind = type(obj)
     if kind.__dictoffset__:
-        target = object.__getattribute__(new, "__dict__")
-        walk.copy_items(object.__getattribute__(obj, "__dict__"), target)
+        state = object.__getattribute__(obj, "__dict__")
+        known = walk.memo.get(id(state))
+        if known is None:
+            walk.copy_items(state, object.__getattribute__(new, "__dict__"))
+        else:  # A dict that is met elsewhere, often the object itself.
+            object.__setattr__(new, "__dict__", known)
     fill_slots(walk, obj, new)
 
 
@@ -62,6 +69,36 @@ def instance_maker(kind: Any) -> Maker:
     return _make_plain_instance
 
 
+def has_no_attributes(kind: Any) -> bool:
+    """Tells whether instances of a class have no place for attributes."""
+    return not kind.__dictoffset__ and not slots_of(kind)
+
+
+def lone_instance_maker(kind: Any) -> Maker:
+    """Returns a maker of instances, some of which may be the only ones of their kind.
+
+    `MISSING = Missing()` in a module says by its identity what it says; code asks
+    whether a value `is MISSING`. It is shared as the class is, as long as there is
+    nothing on it.
+    """
+    make = instance_maker(kind)
+    if slots_of(kind):
+        return make
+
+    def make_unless_global(walk: Any, obj: Any) -> Any:
+        if not object.__getattribute__(obj, "__dict__") and _is_global(obj):
+            return walk.remember(obj, obj)
+        return make(walk, obj)
+
+    return make_unless_global
+
+
+def _is_global(obj: Any) -> bool:
+    """Tells whether the module of an object's class holds the object by a name."""
+    module = sys.modules.get(type(obj).__module__)
+    return id(obj) in map(id, vars(module).values()) if module else False
+
+
 def _make_plain_instance(walk: Any, obj: Any) -> Any:
     new = walk.memo[id(obj)] = object.__new__(type(obj))
     state = obj.__dict__
@@ -78,24 +115,36 @@ def make_by_deepcopy(walk: Any, obj: Any) -> Any:
     """Asks a class that says itself how it is copied.
 
     Its `__deepcopy__` sees the walk's memo: parts of the model that it reaches
-    come out as the parts of the copy.
+    come out as the parts of the copy, and the walk meets what it copied.
     """
+    walk.meet(*(part for _, part in parts(obj)))
+    if walk.deepcopied is None:
+        walk.deepcopied = _DeepcopyMemo(walk)
     try:
-        return walk.remember(obj, obj.__deepcopy__(_DeepcopyMemo(walk)))
+        return walk.remember(obj, obj.__deepcopy__(walk.deepcopied))
     except (TypeError, AttributeError) as error:
         raise refuse(walk, obj, f"its `__deepcopy__` failed ({error})") from error
 
 
 class _DeepcopyMemo(dict[int, Any]):
-    """The memo of `copy.deepcopy`, answered by the walk."""
+    """The memo of `copy.deepcopy`, which is also the walk's."""
 
     def __init__(self, walk: Any) -> None:
         super().__init__()
-        self._walk = walk
+        self._memo = walk.memo
 
     def get(self, key: Any, default: Any = None) -> Any:
-        found = dict.get(self, key, default)
-        return self._walk.memo.get(key, found)
+        return self._memo.get(key, dict.get(self, key, default))
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._memo or dict.__contains__(self, key)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._memo[key] if key in self._memo else dict.__getitem__(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        dict.__setitem__(self, key, value)
+        self._memo.setdefault(key, value)
 
 
 # What classes raise that do not let themselves be pickled.
@@ -110,6 +159,9 @@ _CANNOT_REDUCE = (
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
+    if walk.is_completing(obj) and _is_written_in_python(type(obj)):
+        # What it is made from holds it in turn, so that neither can come first.
+        return _make_instance(walk, obj)
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
     except _CANNOT_REDUCE as error:
@@ -118,9 +170,15 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         return walk.remember(obj, obj)
     function, args, state, items, pairs = (*reduced, None, None, None)[:5]
     try:
-        new = function(*(walk.copy_of(arg) for arg in args))
+        copies = [walk.copy_of(arg) for arg in args]
+        if not are_atoms(args) and not walk.complete(obj, *args):
+            return walk.memo[id(obj)]
     except CopyError as error:  # Parts of a C object cannot be reached by a path.
         raise refuse(walk, obj, "a part of it cannot be copied") from error
+    try:
+        new = function(*copies)
+    except Exception as error:  # Whatever a constructor raises.
+        raise refuse(walk, obj, f"making it again failed ({error!r})") from error
     walk.remember(obj, new)
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
@@ -139,6 +197,12 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
         walk.copy_of(part)
     return new
+
+
+def _is_written_in_python(kind: type) -> bool:
+    """Tells whether a class has no base, apart from `object`, that is written in C."""
+    is_heap_type = 1 << 9
+    return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
 
 
 def _set_state(new: Any, state: Any) -> None:

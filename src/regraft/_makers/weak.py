@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from typing import Any
 
 from .base import Maker
+
+PROXIES: tuple[type, ...] = (weakref.ProxyType, weakref.CallableProxyType)
+
+
+def target_of(reference: Any) -> Any:
+    """Returns what a weak reference or proxy points at; None if that is gone."""
+    if type(reference) not in PROXIES:
+        return reference()
+    try:
+        return reference.__init__.__self__  # A proxy hands on all it is asked for.
+    except ReferenceError:
+        return None
+
+
+def aimed_at_copy(walk: Any, reference: Any) -> Any:
+    """Returns a reference like this one to the copy of its target, if there is one."""
+    target = target_of(reference)
+    if isinstance(target, types.MethodType):  # Made anew each time it is asked for.
+        owner = walk.stand_in(target.__self__)
+        if owner is target.__self__:
+            return reference
+        return weakref.WeakMethod(types.MethodType(target.__func__, owner))
+    new = walk.stand_in(target)
+    if new is target:
+        return reference
+    if type(reference) in PROXIES:
+        return weakref.proxy(new)
+    callback = walk.copy_of(reference.__callback__)
+    return weakref.ref(new) if callback is None else weakref.ref(new, callback)
 
 
 def _make_reference(walk: Any, obj: Any) -> Any:
@@ -34,6 +64,7 @@ def _make_weak_values(walk: Any, obj: Any) -> Any:
 
 
 MAKERS: dict[type, Maker] = {
+    **dict.fromkeys(PROXIES, _make_reference),
     weakref.ref: _make_reference,
     weakref.WeakSet: _make_weak_set,
     weakref.WeakKeyDictionary: _make_weak_keys,
