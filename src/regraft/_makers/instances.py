@@ -82,15 +82,13 @@ def lone_instance_maker(kind: Any) -> Maker:
     nothing on it.
     """
     make = instance_maker(kind)
-    if slots_of(kind):
-        return make
+    return _make_lone_instance if make is _make_plain_instance else make
 
-    def make_unless_global(walk: Any, obj: Any) -> Any:
-        if not object.__getattribute__(obj, "__dict__") and _is_global(obj):
-            return walk.remember(obj, obj)
-        return make(walk, obj)
 
-    return make_unless_global
+def _make_lone_instance(walk: Any, obj: Any) -> Any:
+    if obj.__dict__ or not _is_global(obj):
+        return _make_plain_instance(walk, obj)
+    return walk.remember(obj, obj)
 
 
 def _is_global(obj: Any) -> bool:
