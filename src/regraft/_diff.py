@@ -273,8 +273,7 @@ class Comparison:
         elif isinstance(left, list | tuple | deque):
             if isinstance(left, deque):
                 self._push(left.maxlen, right.maxlen, f"{path}.maxlen")
-            base: Any = next(b for b in (list, tuple, deque) if isinstance(left, b))
-            mine, other = list(base.__iter__(left)), list(base.__iter__(right))
+            mine, other = _items_of(left), _items_of(right)
             if len(mine) != len(other):
                 yield Difference(path, len(mine), len(other), "number of items")
             for i, (x, y) in enumerate(zip(mine, other, strict=False)):
@@ -409,6 +408,15 @@ def _class_of(obj: Any) -> Any:
             if isinstance(obj, plain):
                 return plain
     return kind
+
+
+def _items_of(sequence: Any) -> list[Any]:
+    """Returns the items, past what a class that nobody here knows says they are."""
+    kind = _class_of(sequence)
+    base: Any = next((b for b in (list, tuple, deque) if issubclass(kind, b)), None)
+    if base is None or kind is not type(sequence):  # TensorFlow has them elsewhere.
+        return list(sequence)
+    return list(base.__iter__(sequence))
 
 
 def _trainers(model: Any) -> list[Any]:

@@ -51,6 +51,13 @@ def rebinds_free_variable(code: types.CodeType) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def _sets(code: types.CodeType) -> frozenset[str]:
+    """Returns the names of attributes that the code sets, on whatever object."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
 def global_names(code: types.CodeType) -> tuple[str, ...]:
     """Returns the names that the code, and code inside it, may read as globals."""
     names = dict.fromkeys(code.co_names)
@@ -112,9 +119,10 @@ def holds_state(
 
 
 def _keeps_state(function: types.FunctionType) -> bool:
-    """Tells whether a function keeps something between calls, or others do on it."""
-    has_attributes = bool(function.__dict__.keys() - {"__wrapped__"})
-    return has_attributes or rebinds_free_variable(function.__code__)
+    """Tells whether a function keeps something between calls, perhaps on itself."""
+    code = function.__code__
+    own = function.__dict__
+    return rebinds_free_variable(code) or bool(own and own.keys() & _sets(code))
 
 
 def hollow_copy(
