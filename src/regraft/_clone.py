@@ -14,7 +14,8 @@ from ._follow import Follow
 from ._parts import is_model_state
 from ._placement import Layouts
 from ._rename import rename
-from ._walk import Keep, Rules, Walk
+from ._rules import Rules
+from ._walk import Keep, Walk
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _keras
-from ._walk import Keep, Rules, Walk
+from ._rules import Rules
+from ._walk import Keep, Walk
 
 
 class SameVariables(Rules):

@@ -13,7 +13,8 @@ from typing import Any
 from . import _fresh, _keras
 from ._ghosts import SameVariables, spare_values
 from ._parts import path_between
-from ._walk import Rules, Walk
+from ._rules import Rules
+from ._walk import Walk
 
 Memo = dict[int, Any]
 

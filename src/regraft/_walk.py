@@ -16,50 +16,24 @@ Three kinds of work are put off on purpose:
 
 from __future__ import annotations
 
-import gc
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
+from ._collector import without_collector
 from ._errors import OutOfMemoryError, explain
 from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
 from ._parts import is_model_state, path_between
+from ._rules import Rules
 
 _MISSING: Any = object()
 
 Keep = Callable[[Any], bool]
 Fill = Callable[[Any, Any, Any], None]
-
-
-class Rules:
-    """What a verb says about the objects that the walk meets.
-
-    Without a rule the walk makes an exact copy; a verb overrides what it wants
-    to be different.
-    """
-
-    def variable(self, variable: Any) -> Any:
-        """Returns what stands for a variable, or None to copy it."""
-        return None
-
-    def value(self, variable: Any) -> Any:
-        """Returns the value whose copy the new variable gets."""
-        return _keras.raw_value(variable)
-
-    def attributes(self, obj: Any, state: dict[str, Any]) -> None:
-        """Edits the attributes that an operation hands to its copy."""
-
-    # The device to which all values go; None leaves each where it is.
-    device: Any = None
-
-    def layouts(self, walk: Walk) -> dict[int, Any] | None:
-        """Returns how variables are laid out over a mesh, by id of the original."""
-        return None
 
 
 class Walk:
@@ -458,20 +432,3 @@ def _do_nothing(walk: Any, obj: Any, new: Any) -> None:
 
 def _act(walk: Any, action: Callable[[], None], new: Any) -> None:
     action()
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Spares the garbage collector from going through all that is being made.
-
-    It would look at every object of the process again and again, for nothing:
-    what is made here is no garbage. If several threads walk at once, the one that
-    found the collector running starts it again.
-    """
-    was_running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_running:
-            gc.enable()

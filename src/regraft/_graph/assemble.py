@@ -13,7 +13,8 @@ from .. import _keras, _transplant
 from .._errors import UsageError, explain
 from .._ghosts import SameVariables, spare_values
 from .._rename import rename_layer
-from .._walk import Rules, Walk
+from .._rules import Rules
+from .._walk import Walk
 from .table import Part, Table, held_by
 
 

@@ -11,9 +11,9 @@ import warnings
 from typing import Any
 
 from .. import _keras, _transplant
+from .._collector import without_collector
 from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
 from .._rename import rename_layer
-from .._walk import without_collector
 from . import fitting, optimizers
 from .assemble import Assembly
 from .fates import note

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from .. import _keras
+from .._collector import without_collector
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Selection, Where, select
-from .._walk import without_collector
 from . import picture, text
 from .inlining import End
 from .node import Node, Ref, nodes_of
