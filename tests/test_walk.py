@@ -525,6 +525,18 @@ def test_a_mapping_proxy_shows_the_copy_of_what_it_showed():
     assert items == {"a": 1}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "object", [("a", "f4"), ("b", "O")]])
+def test_an_array_that_nobody_may_write_to_stays_so(dtype):
+    array = np.zeros(2, dtype)
+    free = regraft.clone(Holder(array)).value
+    assert free.flags.writeable
+    array.flags.writeable = False
+    copy = regraft.clone(Holder(array)).value
+    assert not copy.flags.writeable
+    assert copy.dtype == array.dtype
+    assert copy.tolist() == array.tolist()
+
+
 def test_bound_builtin_methods_follow_their_owner():
     items = []
     layer = Holder([items, items.append, len, str.upper])
