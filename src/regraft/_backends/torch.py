@@ -100,6 +100,8 @@ def _copy_script(module: Any, walk: Any) -> Any:
     pairs = zip(_tensors_in(module), _tensors_in(new), strict=True)
     for (name, old), (_, twin) in pairs:
         known = walk.known(walk.hold(old))
+        if isinstance(old, torch.nn.Parameter):
+            known = walk.copy_of(old)
         if known is None:
             walk.remember(old, twin)
         else:
