@@ -90,31 +90,19 @@ def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
 
 
 def _copy_script(module: Any, walk: Any) -> Any:
-    """Copies a compiled module, and ties what is in it to who else holds that.
+    """Copies a compiled module around the copies of its tensors.
 
-    Its tensors lie in C++, where no memo is asked for them.
+    They lie in C++, where no memo is asked for them; others may hold them as well.
     """
     new = copy.deepcopy(module)
     if walk.rules.device is not None:
         new = new.to(walk.rules.device)
-    pairs = zip(_tensors_in(module), _tensors_in(new), strict=True)
-    for (name, old), (_, twin) in pairs:
-        known = walk.known(walk.hold(old))
-        if isinstance(old, torch.nn.Parameter):
-            known = walk.copy_of(old)
-        if known is None:
-            walk.remember(old, twin)
-        else:
+    for tensors in (module.named_parameters, module.named_buffers):
+        for name, tensor in tensors(remove_duplicate=False):
             *owners, last = name.split(".")
-            setattr(reduce(getattr, owners, new), last, known)
+            owner = reduce(getattr, owners, new)
+            setattr(owner, last, walk.copy_of(walk.hold(tensor)))
     return new
-
-
-def _tensors_in(module: Any) -> list[tuple[str, Any]]:
-    return [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]
 
 
 def devices() -> dict[str, Any]:
@@ -143,16 +131,11 @@ def copy_values(
 
 def _copied(value: Any, walk: Any) -> Any:
     """Returns the copy of a tensor; others may hold one that waits for its value."""
-    new = walk.known(value)
-    if new is None:
-        if _can_wait(value):
-            data = _copy_on(value.detach(), walk.rules.device or value.device)
-            kind, has_gradient = type(value), value.requires_grad
-            new = torch.Tensor._make_subclass(kind, data, has_gradient)
-            walk.remember(value, new)
-        else:
-            new = _copy(value, walk)
-    return new
+    if walk.known(value) is not None or not _can_wait(value):
+        return _copy(value, walk)
+    data = _copy_on(value.detach(), walk.rules.device or value.device)
+    new = torch.Tensor._make_subclass(type(value), data, value.requires_grad)
+    return walk.remember(value, new)
 
 
 def cast_value(value: Any, dtype: str) -> Any:

@@ -185,7 +185,8 @@ def _make_array(walk: Any, obj: Any) -> Any:
     new = walk.remember(obj, obj.copy(order="K"))
     if obj.dtype.hasobject:
         walk.fill_later(_fill_array, obj, new)
-    new.flags.writeable = obj.flags.writeable or obj.dtype.hasobject
+    if not obj.flags.writeable:
+        walk.hash_later(lambda: new.setflags(write=False))  # When it has been filled.
     if type(obj) is not np.ndarray:
         fill_attributes(walk, obj, new)
     return new
@@ -198,8 +199,6 @@ def _fill_array(walk: Any, obj: Any, new: Any) -> None:
     if obj.dtype.names is None:
         for i, item in enumerate(obj.flat):
             new.flat[i] = walk.copy_of(item)
-    if not obj.flags.writeable:
-        walk.hash_later(lambda: new.setflags(write=False))  # It may be filled again.
 
 
 def _make_bytearray(walk: Any, obj: Any) -> Any:
