@@ -245,6 +245,19 @@ def test_100_clones_leave_no_growth():
     assert len(gc.get_objects()) - before < 100
 
 
+def test_a_clone_leaves_no_work_to_the_garbage_collector():
+    model = trained()
+    regraft.clone(model)  # What is worked out once for a class.
+    gc.collect()
+    gc.disable()
+    try:
+        copy = regraft.clone(model)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert copy is not model
+
+
 def test_running_out_of_memory_releases_what_was_taken(monkeypatch):
     from regraft import _backends
 

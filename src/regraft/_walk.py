@@ -336,6 +336,7 @@ class Walk:
                 break
         for action in self._hashed:
             action()
+        self._hashed.clear()
         for tracker, new in self._trackers:
             _keras.index_tracker(tracker, new, self.memo)
 
@@ -384,6 +385,7 @@ class Walk:
                     _keras.set_layout(new, layout)
             for fill, new, value in self._allocations:
                 fill(new, value)
+            self._allocations.clear()  # They know the walk, which is not needed again.
         except Exception as error:
             if self.backend.is_out_of_memory(error):
                 raise self._no_room(error) from error

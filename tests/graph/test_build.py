@@ -175,6 +175,31 @@ def test_attributes_follow_layers():
     assert made.head is None
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="TensorFlow's own checkpoints"
+)
+def test_checkpoints_find_what_is_in_an_edited_model(tmp_path):
+    import tensorflow as tf
+
+    def edited(model):
+        graph = rg.graph(model).replace("relu", keras.ops.abs)
+        return graph.insert(layers.Dense(6, name="new"), after="bn").build()
+
+    def write(model):
+        path = tf.train.Checkpoint(model=model).write(str(tmp_path / model.name))
+        return path, [name for name, _ in tf.train.list_variables(path)]
+
+    model = models.branched()
+    made = edited(model)
+    path, names = write(made)
+    _, expected = write(keras.Model(made.inputs, made.outputs, name="by_keras"))
+    assert names == expected
+    other = edited(rg.clone(model, weights="fresh", seed=1))
+    assert values(other) != values(made)
+    tf.train.Checkpoint(model=other).read(path).assert_consumed()
+    assert values(other) == values(made)
+
+
 # --- compile --------------------------------------------------------------------------
 
 

@@ -86,6 +86,9 @@ class Framework(Protocol):
     def gradients(self, model: Any, inputs: Any) -> list[Any]:
         """Differentiates a loss that any model has."""
 
+    def list_like(self, other: list[Any], items: list[Any]) -> list[Any]:
+        """Returns a list of the class by which a layer holds another one."""
+
     def finish(self, values: list[Any]) -> None:
         """Waits until copies that were only enqueued have really been made."""
 

@@ -236,6 +236,11 @@ def placement(value: Any) -> str:
     return str(getattr(value, "sharding", type(value).__name__))
 
 
+def list_like(other: list[Any], items: list[Any]) -> list[Any]:
+    """Returns a list of the same class, which is Keras's or the user's."""
+    return type(other)(items)
+
+
 def finish(values: list[Any]) -> None:
     """Blocks until the device has made every copy."""
     jax.block_until_ready(values)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import keras
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function.concrete_function import (
@@ -22,6 +23,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import load
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
+from tensorflow.python.trackable.base import Trackable, TrackableReference
+from tensorflow.python.trackable.data_structures import ListWrapper
 from tensorflow.python.util import tf_decorator
 
 from .._errors import CopyError, explain
@@ -284,6 +287,27 @@ def placement(value: Any) -> str:
     """Returns the variable's device, and its class where it is distributed."""
     device = str(getattr(value, "device", "?"))
     return f"{type(value).__name__} on {device}" if is_spread(value) else device
+
+
+def list_like(other: list[Any], items: list[Any]) -> list[Any]:
+    """Returns a list of the same class: TensorFlow wraps those that a layer holds.
+
+    The wrapper would ask each item a dozen questions, to know whether it is saved.
+    Of an operation that is known: it is, if it is a layer.
+    """
+    if type(other) is not ListWrapper or not all(
+        isinstance(item, keras.Operation) for item in items
+    ):
+        return type(other)(items)
+    new = ListWrapper([])
+    new._maybe_initialize_trackable()
+    saved = {str(i): x for i, x in enumerate(items) if isinstance(x, Trackable)}
+    references = [TrackableReference(name, x) for name, x in saved.items()]
+    new._self_unconditional_checkpoint_dependencies.extend(references)
+    new._self_unconditional_dependency_names.update(saved)
+    new._storage.extend(items)
+    new._update_snapshot()
+    return new
 
 
 def finish(values: list[Any]) -> None:

@@ -275,6 +275,11 @@ def placement(value: Any) -> str:
     return str(getattr(value, "device", type(value).__name__))
 
 
+def list_like(other: list[Any], items: list[Any]) -> list[Any]:
+    """Returns a list of the same class, which is Keras's or the user's."""
+    return type(other)(items)
+
+
 def finish(values: list[Any]) -> None:
     """Waits for the streams of the devices on which the values lie."""
     for device in {value.device for value in values if value.device.type == "cuda"}:

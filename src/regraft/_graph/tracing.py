@@ -44,18 +44,19 @@ def trace(
             what = "given"
         elif source is None:
             what = "fresh"
-        path, shape = variable.path, tuple(variable.shape)
+        path, shape = variable.path, _keras.shape_of(variable)
         if source is None:
             fates.append(Fate(path, what, None, None, shape))
         else:
-            before = shape if what == "copied" else tuple(source.shape)
+            before = shape if what == "copied" else _keras.shape_of(source)
             fates.append(Fate(path, what, source.path, before, shape))
     used = {id(source) for source in sources.values()}
     alive = {id(v) for v in variables}
     for variable in old:
         twin = replaced.get(id(variable), assembly.memo.get(id(variable)))
         if id(variable) not in used or id(twin) not in alive:
-            fates.append(Fate(variable.path, "dropped", None, tuple(variable.shape)))
+            shape = _keras.shape_of(variable)
+            fates.append(Fate(variable.path, "dropped", None, shape))
     return Lineage(tuple(fates), notes)
 
 

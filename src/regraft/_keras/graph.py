@@ -9,6 +9,7 @@ from typing import Any
 from keras.src.ops.function import Function
 from keras.src.ops.node import KerasHistory
 
+from .. import _backends
 from .._atoms import ATOMS
 from .classes import InputLayer
 
@@ -197,7 +198,7 @@ def graph_fields(graph: Any, new: Any) -> Iterator[tuple[Any, Any]]:
         before, after = vars(graph)[name], vars(new)[name]
         are_lists = isinstance(before, list) and isinstance(after, list)
         if are_lists and type(before) is not type(after):
-            after = type(before)(after)  # TensorFlow wraps lists to find what is in it.
+            after = _backends.active().list_like(before, after)
         yield before, after
 
 

@@ -28,6 +28,11 @@ def set_raw_value(variable: Any, value: Any) -> None:
     vars(variable)["_value"] = value
 
 
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """Returns a variable's shape, of which TensorFlow would make another object."""
+    return tuple(vars(variable)["_shape"])
+
+
 def set_dtype(variable: Any, dtype: str) -> None:
     """Says of which dtype the value of a variable is."""
     vars(variable)["_dtype"] = dtype
