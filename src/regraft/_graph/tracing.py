@@ -31,30 +31,29 @@ def trace(
         new: The model.
         notes: What else there is to say.
     """
-    old = _old_variables(table)
+    old, variables = _old_variables(table), new.variables
     sources = _sources(old, assembly, fitting, replaced)
-    given = _given(table, assembly)
-    variables = new.variables
+    given, changed = _given(table, assembly), fitting.fates
     fates = []
     for variable in variables:
-        key = id(variable)
+        key, path, shape = id(variable), variable.path, _keras.shape_of(variable)
         source = sources.get(key)
-        what: What = fitting.fates.get(key, "copied")
+        what: What = changed.get(key, "copied")
         if key in assembly.given or (source is None and key in given):
             what = "given"
         elif source is None:
             what = "fresh"
-        path, shape = variable.path, _keras.shape_of(variable)
         if source is None:
             fates.append(Fate(path, what, None, None, shape))
         else:
             before = shape if what == "copied" else _keras.shape_of(source)
             fates.append(Fate(path, what, source.path, before, shape))
+    memo, alive = assembly.memo, {id(v) for v in variables}
     used = {id(source) for source in sources.values()}
-    alive = {id(v) for v in variables}
     for variable in old:
-        twin = replaced.get(id(variable), assembly.memo.get(id(variable)))
-        if id(variable) not in used or id(twin) not in alive:
+        key = id(variable)
+        twin = replaced.get(key, memo.get(key))
+        if key not in used or id(twin) not in alive:
             shape = _keras.shape_of(variable)
             fates.append(Fate(variable.path, "dropped", None, shape))
     return Lineage(tuple(fates), notes)

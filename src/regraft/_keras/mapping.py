@@ -85,25 +85,28 @@ def _in_order(
         while stack:
             tensor, node = stack[-1]
             key = id(node)
-            if node is None:
-                is_loose = is_loose or id(tensor) not in given
-                stack.pop()
-            elif key in done:
-                was_cut = key not in needs
-                is_loose = is_loose or (was_cut and id(tensor) not in given)
-                stack.pop()
-            elif key in needs:  # All that it needs is there.
+            if key in needs and key not in done:  # All that it needs is there.
                 done.add(key)
                 order.append(node)
                 stack.pop()
-            elif not node.is_input and id(tensor) in given:
+            elif node is None or key in done:
+                was_made = key in needs
+                is_loose = is_loose or not (was_made or id(tensor) in given)
+                stack.pop()
+            elif node.is_input:
+                seen.setdefault(node.operation, len(seen))
+                needs[key] = []
+            elif id(tensor) in given:
                 done.add(key)
                 stack.pop()
             else:
                 seen.setdefault(node.operation, len(seen))
-                tensors = [] if node.is_input else node.input_tensors
+                tensors = node.input_tensors
                 before = needs[key] = [*map(producer, tensors)]
-                stack += zip(reversed(tensors), reversed(before), strict=True)
+                if len(tensors) == 1:
+                    stack.append((tensors[0], before[0]))
+                else:
+                    stack += zip(reversed(tensors), reversed(before), strict=True)
     return order, seen, needs, is_loose
 
 
