@@ -11,6 +11,7 @@ from . import _fresh, _functions, _keras, _precision, _reshape
 from ._arguments import check, check_place
 from ._errors import CopyError, GlobalReferenceWarning, explain
 from ._follow import Follow
+from ._identity import address
 from ._parts import is_model_state
 from ._placement import Layouts
 from ._rename import rename
@@ -158,8 +159,8 @@ def _change(
     touched: set[int] = set()
     if policies is not None:
         touched = _precision.apply(walk, new, policies, shares=shares)
-    mine = {id(layer) for _, layer in walk.operations}
-    kept = {id(x) for x in _keras.all_layers(new) if id(x) not in mine}
+    mine = {address(layer) for _, layer in walk.operations}
+    kept = {address(x) for x in _keras.all_layers(new) if address(x) not in mine}
     follow = Follow(new, touched=touched, kept=kept)
     if policies is not None:
         _precision.set_inputs(walk, policies, follow)
@@ -215,11 +216,11 @@ class _CloneRules(Rules):
 def _share_weights(walk: Walk) -> None:
     """Lets every weight stand for itself; random and training state is copied."""
     seen = Walk(walk.root, keep=walk.keep).survey()
-    private = {id(generator.state) for generator, _ in seen.seed_generators}
+    private = {address(generator.state) for generator, _ in seen.seed_generators}
     for owners in (seen.metrics, seen.optimizers):
-        private |= {id(v) for owner, _ in owners for v in owner.variables}
+        private |= {address(v) for owner, _ in owners for v in owner.variables}
     for variable, _ in seen.variables:
-        if id(variable) not in private:
+        if address(variable) not in private:
             walk.remember(variable, variable)
             value = _keras.raw_value(variable)
             walk.remember(value, value)
@@ -279,12 +280,12 @@ def _keeper(keep: Iterable[Any]) -> Keep | None:
     """
     kinds = tuple(k for k in keep if isinstance(k, type))
     asked = [k for k in keep if isinstance(k, types.FunctionType | types.LambdaType)]
-    objects = {id(k) for k in keep}
+    objects = {address(k) for k in keep}
     if not objects:
         return None
 
     def kept(obj: Any) -> bool:
-        if id(obj) in objects or isinstance(obj, kinds):
+        if address(obj) in objects or isinstance(obj, kinds):
             return True
         return any(bool(ask(obj)) for ask in asked)
 

@@ -20,6 +20,7 @@ import numpy as np
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._errors import RegraftError
+from ._identity import address, address_by_id
 from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes, is_model_state, mapping_behind
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
@@ -94,9 +95,9 @@ class Comparison:
             if not same_atom(left, right):
                 yield Difference(path, left, right, "value")
             return
-        if (id(left), id(right)) in self._pairs:
+        if (address(left), address(right)) in self._pairs:
             return
-        self._pairs.add((id(left), id(right)))
+        self._pairs.add((address(left), address(right)))
         self._alive += [left, right]
         self.objects += 1
         if left is right:
@@ -143,11 +144,11 @@ class Comparison:
     def _compare_ties(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         if isinstance(left, _WITHOUT_IDENTITY):
             return
-        other = self._right_of.setdefault(id(left), id(right))
-        back = self._left_of.setdefault(id(right), id(left))
-        if other != id(right):
+        other = self._right_of.setdefault(address(left), address(right))
+        back = self._left_of.setdefault(address(right), address(left))
+        if other != address(right):
             yield Difference(path, left, right, "tie: one object became several")
-        elif back != id(left):
+        elif back != address(left):
             yield Difference(path, left, right, "tie: several objects became one")
 
     def _compare_contents(
@@ -201,7 +202,7 @@ class Comparison:
         ):
             weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
             where = f"{path}[…{i}]"
-            pointers = id(mine[weak]), id(other[weak])
+            pointers = address(mine[weak]), address(other[weak])
             self._pointers.append((*pointers, where, "weak reference"))
             self._push(mine[1 - weak], other[1 - weak], where)
 
@@ -210,7 +211,7 @@ class Comparison:
         if isinstance(mine, types.MethodType) and isinstance(other, types.MethodType):
             self._push(mine.__func__, other.__func__, f"{path}.__func__")
             mine, other = mine.__self__, other.__self__
-        self._pointers.append((id(mine), id(other), path, "weak reference"))
+        self._pointers.append((address(mine), address(other), path, "weak reference"))
 
     def _push(self, left: Any, right: Any, path: str) -> None:
         self._queue.append((left, right, path))
@@ -295,7 +296,8 @@ class Comparison:
 
     def _compare_keys(self, left: Any, right: Any, path: str) -> None:
         if _keras.is_identity_key(left) and _keras.is_identity_key(right):
-            self._pointers.append((left, right, path, "key"))
+            pointers = address_by_id(left), address_by_id(right)
+            self._pointers.append((*pointers, path, "key"))
         elif type(left) is type(right) is tuple and len(left) == len(right):
             for mine, other in zip(left, right, strict=True):
                 self._compare_keys(mine, other, path)

@@ -18,6 +18,7 @@ import keras
 
 from . import _keras, _rebuild, _shape_checks
 from ._errors import PrecisionError, explain
+from ._identity import address
 
 Shape = tuple[int | None, ...]
 Spec = tuple[Shape, str]
@@ -48,7 +49,7 @@ class Follow:
     def replaces(self, tensor: Any, old: Spec) -> None:
         """Says that a tensor stands where one of another spec stood."""
         if (tensor.shape, tensor.dtype) != old:
-            self._before[id(tensor)] = old
+            self._before[address(tensor)] = old
 
     def set_input(self, tensor: Any, shape: Shape, dtype: str) -> None:
         """Gives an input of a graph another shape and dtype."""
@@ -68,21 +69,21 @@ class Follow:
             warnings.simplefilter("ignore")
             for layer in _keras.all_layers(self._model):
                 graph = _keras.inner_graph(layer)
-                if graph is not None and id(graph) not in self._visited:
+                if graph is not None and address(graph) not in self._visited:
                     self._inside(layer, layer.name)
 
     # --- graphs ----------------------------------------------------------------
 
     def _inside(self, model: Any, where: str) -> None:
         graph = _keras.inner_graph(model)
-        self._visited.add(id(graph))
+        self._visited.add(address(graph))
         self._note_input_shapes(model, graph)
         for node in _keras.call_order(graph):
             if node.is_input:
                 continue
             changed = any(map(self._changed, _keras.argument_tensors(node)))
             there = f"{where}/{node.operation.name}"
-            if not changed and id(node.operation) not in self._touched:
+            if not changed and address(node.operation) not in self._touched:
                 self._note_call(node, there)
                 self._check_alike(node, there)
                 continue
@@ -93,14 +94,14 @@ class Follow:
                 self._follow_mask(_keras.mask_of(old), _keras.mask_of(new))
 
     def _changed(self, tensor: Any) -> bool:
-        return id(tensor) in self._before
+        return address(tensor) in self._before
 
     def _old(self, tensor: Any) -> Spec:
-        return self._before.get(id(tensor), (tensor.shape, tensor.dtype))
+        return self._before.get(address(tensor), (tensor.shape, tensor.dtype))
 
     def _write(self, tensor: Any, shape: Shape, dtype: str) -> None:
         if (tensor.shape, tensor.dtype) != (shape, dtype):
-            self._before.setdefault(id(tensor), (tensor.shape, tensor.dtype))
+            self._before.setdefault(address(tensor), (tensor.shape, tensor.dtype))
             _keras.set_spec(tensor, shape, dtype)
 
     def _follow_mask(self, old: Any, new: Any) -> None:
@@ -123,7 +124,7 @@ class Follow:
     def _note_input_shapes(self, model: Any, graph: Any) -> None:
         """Lets what a model says about its inputs follow them."""
         shapes = {self._old(x)[0]: x.shape for x in graph.inputs if self._changed(x)}
-        if not shapes or id(model) in self._kept:
+        if not shapes or address(model) in self._kept:
             return
         built = _keras.build_shapes(model)
         if built is not None:
@@ -153,7 +154,7 @@ class Follow:
         with self._watched(operation) as seen:
             outputs = self._ask(call)
         for model, shapes in seen:
-            self._calls.setdefault(id(model), []).extend(shapes)
+            self._calls.setdefault(address(model), []).extend(shapes)
             self._enter_with(model, f"{where}/{model.name}")
         if call.is_reshaped:
             old = [self._old(x)[0] for x in node.outputs]
@@ -179,15 +180,15 @@ class Follow:
     def _rebuild(self, call: _shape_checks.Call, *, has_failed: bool = False) -> bool:
         """Lets a layer work out again what it worked out from its first input."""
         layer = call.operation
-        if not isinstance(layer, _keras.Layer) or id(layer) in self._built:
+        if not isinstance(layer, _keras.Layer) or address(layer) in self._built:
             return False
-        self._built.add(id(layer))
+        self._built.add(address(layer))
         if _keras.inner_graph(layer) is not None:
             return False
-        is_kept = id(layer) in self._kept
+        is_kept = address(layer) in self._kept
         is_renewed = _rebuild.rebuild(call, is_kept=is_kept, has_failed=has_failed)
         if is_renewed:
-            self._renewed.add(id(layer))
+            self._renewed.add(address(layer))
         return is_renewed
 
     def _check_alike(self, node: Any, where: str) -> None:
@@ -196,9 +197,9 @@ class Follow:
         if not isinstance(layer, _keras.Layer):
             return
         shapes = [x.shape[1:] for x in _keras.argument_tensors(node)]
-        seen = self._shapes.setdefault(id(layer), [])
+        seen = self._shapes.setdefault(address(layer), [])
         seen.append(shapes)
-        if id(layer) in self._renewed and any(other != shapes for other in seen):
+        if address(layer) in self._renewed and any(other != shapes for other in seen):
             other = next(other for other in seen if other != shapes)
             raise _shape_checks.refusal(
                 self._as_call(node, where),
@@ -252,12 +253,12 @@ class Follow:
         else:
             flat = keras.tree.flatten(given)
         shapes = [None if x is None else x.shape for x in flat]
-        self._calls.setdefault(id(model), []).append(shapes)
+        self._calls.setdefault(address(model), []).append(shapes)
 
     def _enter_with(self, model: Any, where: str) -> None:
         graph = _keras.inner_graph(model)
-        changed = id(model) in self._touched
-        calls = [c for c in self._calls[id(model)] if len(c) == len(graph.inputs)]
+        changed = address(model) in self._touched
+        calls = [c for c in self._calls[address(model)] if len(c) == len(graph.inputs)]
         for i, tensor in enumerate(graph.inputs):
             given = [call[i] for call in calls if call[i] is not None]
             shape = _common(self._old(tensor)[0], given)
@@ -279,14 +280,14 @@ class Follow:
             yield seen
             return
         models = [x for x in _keras.all_layers(layer) if _keras.inner_graph(x)]
-        watched = {id(model): _keras.watch_inputs(model) for model in models}
+        watched = {address(model): _keras.watch_inputs(model) for model in models}
         try:
             yield seen
         finally:
             for model in models:
                 _keras.unwatch_inputs(model)
             held = _held_models(layer)
-            seen += [(model, watched[id(model)]) for model in held]
+            seen += [(model, watched[address(model)]) for model in held]
 
 
 def _held_models(layer: Any) -> Iterator[Any]:
@@ -294,9 +295,9 @@ def _held_models(layer: Any) -> Iterator[Any]:
     stack, seen = [*_keras.sublayers(layer)], set()
     while stack:
         part = stack.pop()
-        if id(part) in seen:
+        if address(part) in seen:
             continue
-        seen.add(id(part))
+        seen.add(address(part))
         if _keras.inner_graph(part) is not None:
             yield part
         else:
@@ -306,10 +307,10 @@ def _held_models(layer: Any) -> Iterator[Any]:
 def _operations(model: Any) -> list[Any]:
     found: dict[int, Any] = {}
     for layer in _keras.all_layers(model):
-        found[id(layer)] = layer
+        found[address(layer)] = layer
         graph = _keras.inner_graph(layer)
         if graph is not None:
-            found.update({id(op): op for op in graph.operations})
+            found.update({address(op): op for op in graph.operations})
     return list(found.values())
 
 
@@ -318,7 +319,9 @@ def _with_holders(model: Any, touched: set[int]) -> set[int]:
     if not touched:
         return set()
     held = ((x, _keras.all_layers(x)) for x in _keras.all_layers(model))
-    return {id(x) for x, inside in held if any(id(y) in touched for y in inside)}
+    return {
+        address(x) for x, inside in held if any(address(y) in touched for y in inside)
+    }
 
 
 def _map_tensors(function: Any, arguments: Any) -> Any:

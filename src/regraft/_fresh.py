@@ -22,6 +22,7 @@ import numpy as np
 from . import _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of
+from ._identity import address
 from ._walk import Keep, Walk
 
 
@@ -89,24 +90,24 @@ def _reset_metric(metric: Any) -> None:
 
 
 def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
-    own = [v for v in _keras.own_variables(layer) if id(v) not in drawn]
+    own = [v for v in _keras.own_variables(layer) if address(v) not in drawn]
     if not own:
         return
     for ghost in _ghosts(layer, keep):
         _move_values(_keras.own_variables(ghost), own, drawn)
-        own = [v for v in own if id(v) not in drawn]
+        own = [v for v in own if address(v) not in drawn]
         if not own:
             return
     for variable in own:
         initializer = getattr(layer, f"{variable.name}_initializer", None)
         if callable(initializer):
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
-            drawn.add(id(variable))
+            drawn.add(address(variable))
 
 
 def _check_drawn(layer: Any, drawn: set[int]) -> None:
     for variable in _keras.own_variables(layer):
-        if id(variable) not in drawn:
+        if address(variable) not in drawn:
             raise CopyError(
                 explain(
                     "A variable cannot be drawn anew: nobody knows how it starts.",
@@ -130,7 +131,7 @@ def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> Non
         if match is not None:
             free = [s for s in free if s is not match]
             target.assign(match.value)
-            drawn.add(id(target))
+            drawn.add(address(target))
 
 
 def _signature(variable: Any) -> tuple[Any, ...]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from ._identity import address
+
 # What Python puts around a function. Those with a cache have no name of their own.
 CachedFunction: Any = type(functools.lru_cache(len))
 WRAPPERS: Any = (CachedFunction, staticmethod, classmethod)
@@ -85,13 +87,13 @@ def holds_state(
     importable = is_importable(function)
     if not importable and _keeps_state(function):
         return True
-    seen = {id(function)}
+    seen = {address(function)}
     stack = list(captured(function))
     while stack:
         part = stack.pop()
-        if id(part) in seen:
+        if address(part) in seen:
             continue
-        seen.add(id(part))
+        seen.add(address(part))
         if is_model_state(part):
             return True
         if isinstance(part, types.FunctionType):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _keras
+from ._identity import address
 
 
 def follow_masks(
@@ -25,16 +26,16 @@ def follow_masks(
     """
     while masks:
         old, new = masks.pop()
-        if old is None or new is None or id(old) in tensors:
+        if old is None or new is None or address(old) in tensors:
             continue
-        tensors[id(old)] = new
+        tensors[address(old)] = new
         node, other = _keras.producer(old), _keras.producer(new)
         if node is None or other is None:
             continue
         before, after = node.operation, other.operation
         if type(before) is type(after) and not isinstance(after, _keras.Layer):
             _keras.set_name(after, before.name)
-            made[id(before)] = after
+            made[address(before)] = after
             masks += zip(node.input_tensors, other.input_tensors, strict=False)
 
 
@@ -49,12 +50,12 @@ def name_apart(outputs: list[Any], made: Mapping[int, Any], copied: list[Any]) -
         made: Operations that were made on purpose: those keep their names.
         copied: Nodes that were copied with all that is behind them, names included.
     """
-    copies = {id(new) for new in made.values()}
+    copies = {address(new) for new in made.values()}
     found = _keras.operations_behind(outputs, copied)
-    taken = {operation.name for operation in found if id(operation) in copies}
+    taken = {operation.name for operation in found if address(operation) in copies}
     taken |= {node.operation.name for node in copied}
     for operation in found:
-        if id(operation) in copies or isinstance(operation, _keras.Layer):
+        if address(operation) in copies or isinstance(operation, _keras.Layer):
             continue
         name, count = operation.name, 0
         while name in taken:

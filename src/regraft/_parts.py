@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _keras
+from ._identity import address
 
 
 @functools.lru_cache(maxsize=4096)
@@ -134,15 +135,15 @@ def path_between(root: Any, target: Any, name: str) -> str:
         name: What to call the root.
     """
     queue: deque[tuple[Any, str]] = deque([(root, name)])
-    seen = {id(root)}
+    seen = {address(root)}
     alive = [root]  # Parts may be made on the fly: their ids must stay taken.
     while queue:
         obj, path = queue.popleft()
         if obj is target:
             return path
         for label, part in named_parts(obj):
-            if id(part) not in seen and not isinstance(part, str | int | float):
-                seen.add(id(part))
+            if address(part) not in seen and not isinstance(part, str | int | float):
+                seen.add(address(part))
                 alive.append(part)
                 queue.append((part, path + label))
     return f"{name} (an object of type {type(target).__name__} inside it)"

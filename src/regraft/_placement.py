@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _backends, _keras
 from ._errors import UsageError, UsageTypeError, did_you_mean, explain
+from ._identity import address
 
 
 def find_device(spec: Any, argument: str = "device") -> Any:
@@ -96,11 +97,11 @@ class Layouts:
         for old, new in variables:
             layout = _keras.layout_of(self.distribution, new)
             self._check(old, layout)
-            found[id(old)] = layout
+            found[address(old)] = layout
         for optimizer in optimizers:
             for slot, variable in _keras.slots_with_variables(optimizer):
-                if id(slot) in found and id(variable) in found:
-                    found[id(slot)] = found[id(variable)]
+                if address(slot) in found and address(variable) in found:
+                    found[address(slot)] = found[address(variable)]
         return found
 
     def _check(self, variable: Any, layout: Any) -> None:

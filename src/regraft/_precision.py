@@ -17,6 +17,7 @@ from . import _backends, _keras
 from ._errors import PrecisionError, UsageError, UsageTypeError, did_you_mean, explain
 from ._follow import Follow
 from ._graph import Node, graph
+from ._identity import address
 from ._select import select
 from ._walk import Walk
 
@@ -61,7 +62,7 @@ def read(model: Any, given: Any) -> Policies:
                     f"{did_you_mean(where, [node.path for node in nodes])}",
                 )
             )
-        found.update({id(layer): policy for layer in layers})
+        found.update({address(layer): policy for layer in layers})
     return found
 
 
@@ -70,14 +71,14 @@ def _nodes(model: Any) -> Iterator[Node]:
     seen: set[int] = set()
     if _keras.inner_graph(model) is not None:
         for node in graph(model).walk():
-            seen.add(id(node.layer))
+            seen.add(address(node.layer))
             yield node
     stack = [(part.name, part) for part in reversed(_keras.sublayers(model))]
     while stack:
         path, layer = stack.pop()
-        if id(layer) in seen:
+        if address(layer) in seen:
             continue
-        seen.add(id(layer))
+        seen.add(address(layer))
         yield Node(path, layer)
         parts = reversed(_keras.sublayers(layer))
         stack += [(f"{path}/{part.name}", part) for part in parts]
@@ -149,27 +150,27 @@ def apply(walk: Walk, model: Any, policies: Policies, *, shares: bool) -> set[in
     root = layers[0][1].variable_dtype if layers else "float32"
     exchanged: dict[int, tuple[str, str]] = {}
     for old, layer in layers:
-        policy = policies.get(id(old), policies.get(None))
+        policy = policies.get(address(old), policies.get(None))
         if policy is None or isinstance(layer, _keras.InputLayer):
             continue
         _refuse_special(walk, old, policy)
         if _can_follow(layer) and layer.dtype_policy != policy:
-            exchanged[id(layer)] = (layer.variable_dtype, given_to(policy))
+            exchanged[address(layer)] = (layer.variable_dtype, given_to(policy))
             _keras.set_policy(layer, policy)
     wanted = _wanted(walk, layers, exchanged)
     if None in policies:
         new = given_to(policies[None])
-        wanted.update({id(v): new for v in _unowned(walk, layers, root)})
+        wanted.update({address(v): new for v in _unowned(walk, layers, root)})
     casts = [
-        (old, new, wanted[id(new)])
+        (old, new, wanted[address(new)])
         for old, new in walk.variables
-        if wanted.get(id(new), _dtype(new)) != _dtype(new)
+        if wanted.get(address(new), _dtype(new)) != _dtype(new)
     ]
     if shares:
         _refuse_shared(layers, exchanged)
     _cast(walk, casts)
     for _, layer in layers:
-        if id(layer) in exchanged:
+        if address(layer) in exchanged:
             _cast_derived(layer)
     policy = policies.get(None)
     is_compiled = isinstance(model, _keras.Trainer) and model.compiled
@@ -188,11 +189,11 @@ def set_inputs(walk: Walk, policies: Policies, follow: Follow) -> None:
     for old, layer in walk.operations:
         if not isinstance(layer, _keras.InputLayer) or not _can_follow(layer):
             continue
-        policy = policies.get(id(old), policies.get(None))
+        policy = policies.get(address(old), policies.get(None))
         if policy is None:
             continue
         is_wider = policy.compute_dtype == "float64"
-        if id(old) in policies or is_wider:
+        if address(old) in policies or is_wider:
             tensor = layer.output
             follow.set_input(tensor, tensor.shape, policy.compute_dtype)
 
@@ -209,9 +210,9 @@ def _wanted(
     for old, layer in layers:
         for variable in [*_keras.own_variables(layer), *_keras.held_states(layer)]:
             dtype = _dtype(variable)
-            if id(layer) in exchanged and dtype == exchanged[id(layer)][0]:
-                dtype = exchanged[id(layer)][1]
-            other, first = found.setdefault(id(variable), (dtype, old))
+            if address(layer) in exchanged and dtype == exchanged[address(layer)][0]:
+                dtype = exchanged[address(layer)][1]
+            other, first = found.setdefault(address(variable), (dtype, old))
             if other != dtype:
                 raise PrecisionError(
                     explain(
@@ -227,12 +228,12 @@ def _wanted(
 
 def _unowned(walk: Walk, layers: list[tuple[Any, Any]], dtype: str) -> list[Any]:
     """Returns float variables that no layer tracks and no training or chance owns."""
-    owned = {id(v) for _, layer in layers for v in _keras.own_variables(layer)}
-    owned |= {id(v) for _, layer in layers for v in _keras.held_states(layer)}
-    owned |= {id(generator.state) for _, generator in walk.seed_generators}
+    owned = {address(v) for _, layer in layers for v in _keras.own_variables(layer)}
+    owned |= {address(v) for _, layer in layers for v in _keras.held_states(layer)}
+    owned |= {address(generator.state) for _, generator in walk.seed_generators}
     for owners in (walk.metrics, walk.optimizers):
-        owned |= {id(v) for _, owner in owners for v in owner.variables}
-    variables = [new for _, new in walk.variables if id(new) not in owned]
+        owned |= {address(v) for _, owner in owners for v in owner.variables}
+    variables = [new for _, new in walk.variables if address(new) not in owned]
     return [v for v in variables if _dtype(v) == dtype]
 
 
@@ -267,7 +268,7 @@ def _refuse_shared(
     layers: list[tuple[Any, Any]], exchanged: dict[int, tuple[str, str]]
 ) -> None:
     for old, layer in layers:
-        before, now = exchanged.get(id(layer), ("", ""))
+        before, now = exchanged.get(address(layer), ("", ""))
         if before != now and _keras.own_variables(layer):
             raise UsageError(
                 explain(
@@ -286,22 +287,25 @@ def _refuse_shared(
 
 def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
     """Casts variables, and what optimizers keep for them."""
-    wanted = {id(new): dtype for _, new, dtype in casts}
-    before = {id(new): _dtype(new) for _, new, _ in casts}
+    wanted = {address(new): dtype for _, new, dtype in casts}
+    before = {address(new): _dtype(new) for _, new, _ in casts}
     plan = [(new, dtype) for _, new, dtype in casts]
     optimizers = _optimizers(walk)
     for optimizer in optimizers:
         for slot, variable in _keras.variables_by_slot(optimizer):
-            if id(variable) in wanted and _dtype(slot) == before[id(variable)]:
-                plan.append((slot, wanted[id(variable)]))
+            if (
+                address(variable) in wanted
+                and _dtype(slot) == before[address(variable)]
+            ):
+                plan.append((slot, wanted[address(variable)]))
     keys = []
     for optimizer in optimizers:
         mine = [new for new, _ in plan]
         keys.append((optimizer, mine, _keras.variable_keys(optimizer, mine)))
     done: set[int] = set()
     for variable, dtype in plan:
-        if id(variable) not in done:
-            done.add(id(variable))
+        if address(variable) not in done:
+            done.add(address(variable))
             _cast_variable(variable, dtype)
     for optimizer, mine, old in keys:
         new = _keras.variable_keys(optimizer, mine)
@@ -315,7 +319,7 @@ def _optimizers(walk: Walk) -> list[Any]:
     """
     trainers = [op for _, op in walk.operations if isinstance(op, _keras.Trainer)]
     found = [x for trainer in trainers for x in _keras.optimizers_of(trainer)]
-    return list({id(optimizer): optimizer for optimizer in found}.values())
+    return list({address(optimizer): optimizer for optimizer in found}.values())
 
 
 def _cast_variable(variable: Any, dtype: str) -> None:

@@ -17,6 +17,7 @@ import keras
 
 from . import _keras
 from ._ghosts import ghost_of
+from ._identity import address
 
 
 def refit(
@@ -66,7 +67,9 @@ def holds(layer: Any, inside: list[Any]) -> bool:
 
     Some layers make those inside them in `build()`, each time that it is called.
     """
-    return {id(x) for x in _keras.all_layers(layer)} == {id(x) for x in inside}
+    return {address(x) for x in _keras.all_layers(layer)} == {
+        address(x) for x in inside
+    }
 
 
 def _has_states(layer: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _keras
 from ._errors import UsageError, explain
+from ._identity import address
 
 
 def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None:
@@ -24,25 +25,27 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
     """
     names: dict[int, str] = {}
     if prefix:
-        copied = {id(operation) for _, operation in walk.operations}
-        inside = [op for op in operations_of_models(new) if id(op) in copied]
-        names = {id(op): prefix + op.name for op in inside}
+        copied = {address(operation) for _, operation in walk.operations}
+        inside = [op for op in operations_of_models(new) if address(op) in copied]
+        names = {address(op): prefix + op.name for op in inside}
     if name is not None or prefix:
-        names[id(new)] = name if name is not None else f"{prefix}{new.name}"
+        names[address(new)] = name if name is not None else f"{prefix}{new.name}"
     _check_unique(new, names)
     moved = _Paths(new, names, prefix or "")
     outputs = _output_names(new, names)
     for _, operation in walk.operations:
-        if id(operation) in names:
-            _keras.set_name(operation, names[id(operation)])
+        if address(operation) in names:
+            _keras.set_name(operation, names[address(operation)])
         _keras.move_paths(operation, moved)
     slots = {}
     slots_of_optimizers = {
-        id(slot) for _, optimizer in walk.optimizers for slot in optimizer.variables
+        address(slot)
+        for _, optimizer in walk.optimizers
+        for slot in optimizer.variables
     }
     for _, variable in walk.variables:
         old, path = variable.path, moved(variable.path)
-        if path != old and id(variable) not in slots_of_optimizers:
+        if path != old and address(variable) not in slots_of_optimizers:
             slots[old.replace("/", "_")] = path.replace("/", "_")
             _keras.set_path(variable, path)
     for _, optimizer in walk.optimizers:
@@ -95,9 +98,9 @@ def operations_of_models(model: Any) -> list[Any]:
     stack = [model]
     while stack:
         current = stack.pop()
-        if id(current) in found:
+        if address(current) in found:
             continue
-        found[id(current)] = current
+        found[address(current)] = current
         if isinstance(current, _keras.Model | _keras.Function):
             graph = _keras.inner_graph(current)
             inside = list(graph.operations) if graph is not None else []
@@ -111,7 +114,7 @@ def _check_unique(model: Any, names: dict[int, str]) -> None:
     graph = _keras.inner_graph(model) if isinstance(model, _keras.Operation) else None
     if graph is None:
         return
-    used = Counter(names.get(id(op), op.name) for op in graph.operations)
+    used = Counter(names.get(address(op), op.name) for op in graph.operations)
     doubled = [name for name, count in used.items() if count > 1]
     if doubled:
         raise UsageError(
@@ -127,7 +130,7 @@ def _check_unique(model: Any, names: dict[int, str]) -> None:
 
 def _output_names(model: Any, names: dict[int, str]) -> dict[str, str]:
     operations = operations_of_models(model)
-    return {op.name: names[id(op)] for op in operations if id(op) in names}
+    return {op.name: names[address(op)] for op in operations if address(op) in names}
 
 
 class _Paths:
@@ -143,14 +146,14 @@ class _Paths:
         layers = [
             op
             for op in operations_of_models(model)
-            if id(op) in names and _keras.path_of_layer(op)
+            if address(op) in names and _keras.path_of_layer(op)
         ]
         for layer in sorted(layers, key=lambda op: _keras.path_of_layer(op).count("/")):
             old = _keras.path_of_layer(layer)
             parent, _, last = old.rpartition("/")
             if last == layer.name:
                 moved = [self(parent)] if parent else []
-                self._moved[old] = "/".join([*moved, names[id(layer)]])
+                self._moved[old] = "/".join([*moved, names[address(layer)]])
 
     def __call__(self, path: str) -> str:
         head, tail = path, ""

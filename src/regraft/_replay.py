@@ -14,6 +14,7 @@ import keras
 
 from . import _fresh, _keras, _naming, _transplant
 from ._errors import UsageError, UsageTypeError, explain
+from ._identity import address
 from ._inputs import Inputs, like
 from ._refit import refit
 from ._walk import Walk
@@ -69,18 +70,18 @@ class Replay:
         stack, seen = [self._model], set()
         while stack:
             model = stack.pop()
-            seen.add(id(model))
+            seen.add(address(model))
             for operation in _operations(model):
                 is_layer = isinstance(operation, _keras.Layer)
                 if not is_layer or isinstance(operation, _keras.InputLayer):
-                    parts[id(operation)] = operation
+                    parts[address(operation)] = operation
                 elif self._recursive and _is_graph_model(operation):
                     stack.append(operation)
                 elif self._clone_function is None:
-                    parts[id(operation)] = operation
+                    parts[address(operation)] = operation
                 elif self._recursive:
                     stack += filter(_is_graph_model, _keras.all_layers(operation))
-            stack = [x for x in stack if id(x) not in seen]
+            stack = [x for x in stack if address(x) not in seen]
         walk = _transplant.PartsWalk(list(parts.values()), self._model)
         self._alive.append(walk)
         walk.run()
@@ -92,7 +93,7 @@ class Replay:
 
     def _new_operation(self, operation: Any, where: str) -> Any:
         """Returns what takes the place of an operation, making it if need be."""
-        if id(operation) not in self._made:
+        if address(operation) not in self._made:
             where = f"{where}/{operation.name}"
             if self._recursive and _is_graph_model(operation):
                 new = self._new_model(operation, None, where)
@@ -100,8 +101,8 @@ class Replay:
                 new = self._ask(operation, where)
                 if self._recursive:
                     new = self._exchange_parts(operation, new, where)
-            self._made[id(operation)] = new
-        return self._made[id(operation)]
+            self._made[address(operation)] = new
+        return self._made[address(operation)]
 
     def _ask(self, layer: Any, where: str) -> Any:
         assert self._clone_function is not None
@@ -146,21 +147,21 @@ class Replay:
 
     def _new_variable(self, variable: Any, graph: Any, where: str) -> Any:
         """Returns what takes the place of a variable that a call was given."""
-        if id(variable) in self._made:
-            return self._made[id(variable)]
+        if address(variable) in self._made:
+            return self._made[address(variable)]
         layers = [op for op in graph.operations if isinstance(op, _keras.Layer)]
         owners = [x for x in layers if any(v is variable for v in x.variables)]
         if not owners:  # Of no layer: all who use it get the same copy.
             walk = Walk(variable)
             self._alive.append(walk)
-            return self._made.setdefault(id(variable), walk.run())
+            return self._made.setdefault(address(variable), walk.run())
         new = self._new_operation(owners[0], where)
         if not new.built:
             new.build_from_config(owners[0].get_build_config())
         self._made.update(
-            {id(a): b for a, b in _transplant.counterparts(owners[0], new)}
+            {address(a): b for a, b in _transplant.counterparts(owners[0], new)}
         )
-        found = self._made[id(variable)]
+        found = self._made[address(variable)]
         if found is variable and new is not owners[0]:
             raise UsageError(
                 explain(
@@ -181,27 +182,27 @@ class Replay:
 
         def new_argument(x: Any) -> Any:
             if isinstance(x, _keras.KerasTensor):
-                return tensors[id(x)]
+                return tensors[address(x)]
             if isinstance(x, _keras.Variable):
                 return self._new_variable(x, graph, where)
-            return self._made.get(id(x), x)
+            return self._made.get(address(x), x)
 
         masks = []
         for node in _keras.call_order(graph):
             inputs = _keras.argument_tensors(node)
-            if node.is_input or any(id(x) not in tensors for x in inputs):
+            if node.is_input or any(address(x) not in tensors for x in inputs):
                 continue
             arguments = _keras.call_arguments(node)
             args, kwargs = keras.tree.map_structure(new_argument, arguments)
-            changed = any(x.shape != tensors[id(x)].shape for x in inputs)
+            changed = any(x.shape != tensors[address(x)].shape for x in inputs)
             new = self._new_operation(node.operation, where)
-            if changed and id(node.operation) not in self._called:
+            if changed and address(node.operation) not in self._called:
                 new = self._refit(node.operation, new, args, kwargs)
-            self._called.add(id(node.operation))
+            self._called.add(address(node.operation))
             there = f"{where}/{node.operation.name}"
             outputs = self._call(new, args, kwargs, there, len(node.outputs))
             for old, output in zip(node.outputs, outputs, strict=True):
-                tensors[id(old)] = output
+                tensors[address(old)] = output
                 masks.append((_keras.mask_of(old), _keras.mask_of(output)))
         _naming.follow_masks(masks, tensors, self._made)
         outputs = keras.tree.flatten(_outputs(graph, tensors, where))
@@ -213,7 +214,7 @@ class Replay:
         fitted = refit(new, args, kwargs)
         if fitted is not new:
             pairs = _transplant.counterparts(old, fitted)
-            self._made.update({id(a): b for a, b in pairs})
+            self._made.update({address(a): b for a, b in pairs})
         return fitted
 
     def _call(
@@ -250,14 +251,16 @@ class Replay:
             return self._new_sequential(model, inputs, where)
         if inputs is None:
             inputs = self._own_inputs(model)
-        tensors = dict(zip(map(id, model.inputs), inputs.tensors, strict=True))
+        tensors = dict(zip(map(address, model.inputs), inputs.tensors, strict=True))
         self._play(model, tensors, where)
         outputs = _outputs(model, tensors, where)
         graph = _keras.Functional(inputs.struct, outputs, name=model.name)
         memo = self._memo(model, tensors)
-        memo.update({id(a): b for a, b in _keras.graph_fields(model, graph)})
+        memo.update({address(a): b for a, b in _keras.graph_fields(model, graph)})
         new, walk = _transplant.new_model(model, memo)
-        replaced = {id(memo[id(x)]) for x in model.operations if id(x) in memo}
+        replaced = {
+            address(memo[address(x)]) for x in model.operations if address(x) in memo
+        }
         _keras.track_graph_layers(new, replaced)
         names = zip(model.output_names, graph.output_names, strict=True)
         _keras.rename_outputs(new, {a: b for a, b in names if a != b})
@@ -274,7 +277,7 @@ class Replay:
         tensor = inputs.tensors[0]
         tensors: dict[int, Any] = {}
         if old is not None:
-            tensors[id(old.inputs[0])] = tensor
+            tensors[address(old.inputs[0])] = tensor
             self._play(old, tensors, where)
             tensor = _outputs(old, tensors, where)
         else:
@@ -289,7 +292,7 @@ class Replay:
             return _as_functional(model, graph)
         memo = self._memo(old, tensors) if old is not None else dict(self._made)
         if old is not None:
-            memo[id(old)] = graph
+            memo[address(old)] = graph
         new, walk = _transplant.new_model(model, memo)
         _keras.set_sequence(new, layers, graph)
         _keras.derive_state(new)
@@ -321,23 +324,25 @@ class Replay:
         return Inputs(struct, keras.tree.flatten(struct))
 
     def _own_input(self, tensor: Any) -> Any:
-        found = self._made.get(id(tensor))
+        found = self._made.get(address(tensor))
         return like(tensor) if found is None else found
 
     def _memo(self, graph: Any, tensors: dict[int, Any]) -> _transplant.Memo:
         """Returns what each part of an old graph became."""
         memo = {**self._made, **tensors}
         for node in _keras.own_nodes(graph):
-            new = _keras.producer(tensors.get(id(node.outputs[0])))
+            new = _keras.producer(tensors.get(address(node.outputs[0])))
             if new is not None:
-                memo[id(node)] = new
+                memo[address(node)] = new
                 if node.is_input:
-                    memo[id(node.operation)] = new.operation
+                    memo[address(node.operation)] = new.operation
         if self._clone_function is not None:
             for old in graph.operations:
-                if isinstance(old, _keras.Layer) and id(old) in self._made:
-                    pairs = _transplant.counterparts(old, self._made[id(old)])
-                    memo.update({id(a): b for a, b in pairs if id(a) not in memo})
+                if isinstance(old, _keras.Layer) and address(old) in self._made:
+                    pairs = _transplant.counterparts(old, self._made[address(old)])
+                    memo.update(
+                        {address(a): b for a, b in pairs if address(a) not in memo}
+                    )
         return memo
 
 
@@ -356,7 +361,7 @@ def _is_graph_model(layer: Any) -> bool:
 
 def _outputs(graph: Any, tensors: dict[int, Any], where: str) -> Any:
     for i, (path, tensor) in enumerate(keras.tree.flatten_with_path(graph.output)):
-        if id(tensor) not in tensors:
+        if address(tensor) not in tensors:
             name = ".".join(str(part) for part in path) or str(i)
             raise UsageError(
                 explain(
@@ -367,7 +372,9 @@ def _outputs(graph: Any, tensors: dict[int, Any], where: str) -> Any:
                     fix="make the model again from inputs that its outputs need",
                 )
             )
-    return keras.tree.map_structure(lambda tensor: tensors[id(tensor)], graph.output)
+    return keras.tree.map_structure(
+        lambda tensor: tensors[address(tensor)], graph.output
+    )
 
 
 def _as_functional(model: Any, graph: Any) -> Any:

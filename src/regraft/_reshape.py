@@ -11,6 +11,7 @@ import numpy as np
 from . import _inputs, _keras
 from ._errors import UsageError, UsageTypeError, did_you_mean, explain
 from ._follow import Follow, Shape
+from ._identity import address
 
 # For an input: None leaves it, a shape is written on it, a symbolic tensor or an
 # array takes its place.
@@ -204,14 +205,14 @@ def _put_inputs(
     """Puts symbolic tensors and arrays in the place of a copy's inputs."""
     made = _inputs.make(old, leaves, graph.input, model.name, repeat=True)
     pairs = list(zip(old, made.tensors, strict=True))
-    new = {id(a): b for a, b in pairs if a is not b}
+    new = {address(a): b for a, b in pairs if a is not b}
     for a, b in pairs:
         if a is not b:
             follow.replaces(b, (a.shape, a.dtype))
     _keras.replace_tensors(graph, new)
-    outputs = keras.tree.map_structure(lambda x: new.get(id(x), x), graph.output)
+    outputs = keras.tree.map_structure(lambda x: new.get(address(x), x), graph.output)
     _keras.take_graph(graph, _keras.Functional(made.struct, outputs))
-    gone = {id(_keras.input_layer_of(a)) for a, b in pairs if a is not b}
+    gone = {address(_keras.input_layer_of(a)) for a, b in pairs if a is not b}
     if isinstance(model, _keras.Sequential):
         layers = _keras.call_chain(graph)
         assert layers is not None  # One input, one call after the other.

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _fresh, _keras
 from ._ghosts import SameVariables, spare_values
+from ._identity import address
 from ._parts import path_between
 from ._rules import Rules
 from ._walk import Walk
@@ -55,8 +56,10 @@ class _WithoutSlots(Rules):
     def value(self, variable: Any) -> Any:
         if self._slots is None and self.walk is not None:
             optimizers = self.walk.optimizers
-            self._slots = {id(v) for old, _ in optimizers for v in _keras.slots(old)}
-        is_slot = self._slots is not None and id(variable) in self._slots
+            self._slots = {
+                address(v) for old, _ in optimizers for v in _keras.slots(old)
+            }
+        is_slot = self._slots is not None and address(variable) in self._slots
         return None if is_slot else super().value(variable)
 
 
@@ -73,7 +76,7 @@ def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
     rules = _WithoutSlots()
     walk = rules.walk = _Transplant(model, model, rules=rules)
     walk.memo.update(memo)
-    walk.memo.pop(id(model), None)
+    walk.memo.pop(address(model), None)
     _drop_derived_state(walk, model)
     new = walk.run()
     _fresh.redraw(walk, None)
@@ -110,8 +113,8 @@ def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
     walk = _Transplant(model, model, rules=rules_of(compiled))
     walk.memo = memo
     # A layer that holds the model may have brought a copy of it already.
-    walk.memo.pop(id(model), None)
-    walk.memo.pop(id(vars(model)), None)
+    walk.memo.pop(address(model), None)
+    walk.memo.pop(address(vars(model)), None)
     _drop_derived_state(walk, model)
     return walk.run(), walk
 
@@ -143,7 +146,7 @@ def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any) -> Any:
     walk = _Transplant(layer, model, rules=SameVariables())
     spare_values(walk, [layer])
     for old, new in pairs:
-        walk.memo.update({id(a): b for a, b in counterparts(old, new)})
+        walk.memo.update({address(a): b for a, b in counterparts(old, new)})
     _drop_derived_state(walk, layer)
     made = walk.run()
     _keras.derive_state(made)

@@ -26,6 +26,7 @@ from . import _backends, _functions, _keras
 from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import OutOfMemoryError, explain
+from ._identity import address, address_by_id, new_id
 from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
 from ._parts import is_model_state, path_between
 from ._rules import Rules
@@ -107,11 +108,11 @@ class Walk:
 
     def known(self, obj: Any) -> Any:
         """Returns the copy of an object that the walk has met, or None."""
-        return self.memo.get(id(obj))
+        return self.memo.get(address(obj))
 
     def stand_in(self, obj: Any) -> Any:
         """Returns the copy of an object, or the object if the walk never met it."""
-        return self.memo.get(id(obj), obj)
+        return self.memo.get(address(obj), obj)
 
     def path_of(self, obj: Any) -> str:
         """Returns the way from the root to an object, for a message."""
@@ -125,11 +126,11 @@ class Walk:
         kind = type(obj)
         if kind in ATOMS:
             return obj
-        new = self.memo.get(id(obj), _MISSING)
+        new = self.memo.get(address(obj), _MISSING)
         if new is not _MISSING:
             return new
         if self.keep is not None and self.keep(obj):
-            self.memo[id(obj)] = obj
+            self.memo[address(obj)] = obj
             return obj
         maker = self._makers.get(kind) or self.maker(obj)
         return maker(self, obj)
@@ -147,7 +148,7 @@ class Walk:
             kind = type(value)
             if kind in ATOMS:
                 continue
-            key = id(value)
+            key = address(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind in empties and not value:
@@ -170,7 +171,7 @@ class Walk:
             kind = type(value)
             if kind in ATOMS:
                 continue
-            key = id(value)
+            key = address(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind is tuple:
@@ -194,7 +195,7 @@ class Walk:
 
     def remember(self, obj: Any, new: Any) -> Any:
         """Notes the copy of an object."""
-        self.memo[id(obj)] = new
+        self.memo[address(obj)] = new
         return new
 
     def hold(self, obj: Any) -> Any:
@@ -220,11 +221,11 @@ class Walk:
 
     def cut(self, tensor: Any) -> None:
         """Says that what produced a tensor is not part of the copy."""
-        self._cut.add(id(tensor))
+        self._cut.add(address(tensor))
 
     def is_cut(self, tensor: Any) -> bool:
         """Tells whether `cut` was said of a tensor."""
-        return id(tensor) in self._cut
+        return address(tensor) in self._cut
 
     def note_tensor(self, tensor: Any, new: Any, node: Any) -> None:
         """Notes a symbolic tensor of a node: its history is written at the end."""
@@ -259,9 +260,11 @@ class Walk:
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
-            return id(self.memo[key]) if key in self.memo else key
-        if type(key) is tuple and any(type(x) is int and x in self.memo for x in key):
-            return tuple(map(self.new_key, key))
+            return new_id(key, self.memo)
+        if type(key) is tuple and any(type(x) is int for x in key):
+            numbers = (address_by_id(x) for x in key if type(x) is int)
+            if any(number in self.memo for number in numbers):
+                return tuple(map(self.new_key, key))
         return self.copy_of(key)
 
     def complete(self, obj: Any, *parts: Any) -> bool:
@@ -276,22 +279,22 @@ class Walk:
         Returns:
             Whether `obj` is still to be made. If parts hold it in turn, it has been.
         """
-        if id(obj) in self._completing:
+        if address(obj) in self._completing:
             return True
-        self._completing.add(id(obj))
+        self._completing.add(address(obj))
         pending, places, known = self._pending, dict[int, int](), 0
         for part in plain_parts(self, parts):
             for place in range(known, len(pending)):
-                places[id(pending[place][1])] = place
+                places[address(pending[place][1])] = place
             known = len(pending)
-            if id(part) in places:
-                self._fill_at(places[id(part)])
-        self._completing.discard(id(obj))
-        return id(obj) not in self.memo
+            if address(part) in places:
+                self._fill_at(places[address(part)])
+        self._completing.discard(address(obj))
+        return address(obj) not in self.memo
 
     def is_completing(self, obj: Any) -> bool:
         """Tells whether the parts of an object are being filled, which hold it."""
-        return id(obj) in self._completing
+        return address(obj) in self._completing
 
     def meet(self, *parts: Any) -> None:
         """Copies the pieces of the model that somebody holds who copies himself.
@@ -309,7 +312,7 @@ class Walk:
         count = len(self._references)
         fill(self, obj, new)
         if len(self._references) != count:
-            self._holders[id(obj)] = (fill, obj, new)
+            self._holders[address(obj)] = (fill, obj, new)
 
     # --- phases --------------------------------------------------------------
 
@@ -322,13 +325,13 @@ class Walk:
                 fill(self, obj, new)
                 if len(self._references) != seen:
                     seen = len(self._references)
-                    self._holders[id(obj)] = (fill, obj, new)
+                    self._holders[address(obj)] = (fill, obj, new)
             if self._later:
                 action = self._later.pop()
                 action()
                 if len(self._references) != seen:
                     seen = len(self._references)
-                    self._holders[id(action)] = (_act, action, None)
+                    self._holders[address(action)] = (_act, action, None)
             elif self._references:
                 self._renew_references()
                 seen = len(self._references)
@@ -344,8 +347,8 @@ class Walk:
         """Points weak references at copies, where their targets were copied."""
         references, self._references = self._references, []
         for reference in references:
-            if id(reference) not in self.memo:
-                self.memo[id(reference)] = aimed_at_copy(self, reference)
+            if address(reference) not in self.memo:
+                self.memo[address(reference)] = aimed_at_copy(self, reference)
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
             fill(self, obj, new)
@@ -355,18 +358,22 @@ class Walk:
         memo = self.memo
         index: dict[int, int] = {}
         for nodes, new, inbound in self._node_lists:
-            mine = [memo[id(node)] for node in list.__iter__(nodes) if id(node) in memo]
+            mine = [
+                memo[address(node)]
+                for node in list.__iter__(nodes)
+                if address(node) in memo
+            ]
             list.extend(new, mine)
             if inbound:
                 for i, node in enumerate(mine):
-                    index[id(node)] = i
+                    index[address(node)] = i
         for _, graph in self._graphs:  # Layers that both models share get a new call.
             for node in _keras.own_nodes(graph):
-                if id(node) not in index:
-                    index[id(node)] = _keras.append_call(node)
+                if address(node) not in index:
+                    index[address(node)] = _keras.append_call(node)
         for tensor, new, producer in self._tensors:
-            node = memo.get(id(producer))
-            _keras.set_history(new, tensor, node, index.get(id(node), 0))
+            node = memo.get(address(producer))
+            _keras.set_history(new, tensor, node, index.get(address(node), 0))
         for _, new in self._graphs:
             _keras.set_node_keys(new, index)
 
@@ -375,13 +382,15 @@ class Walk:
         pairs = [(old, new, self.rules.value(old)) for old, new in self.variables]
         pairs = [pair for pair in pairs if pair[2] is not None]
         layouts = self.rules.layouts(self)
-        found = None if layouts is None else [layouts[id(old)] for old, _, _ in pairs]
+        found = (
+            None if layouts is None else [layouts[address(old)] for old, _, _ in pairs]
+        )
         try:
             copies = self.backend.copy_values([v for _, _, v in pairs], self, found)
             for (old, new, _), value in zip(pairs, copies, strict=True):
                 _keras.set_raw_value(new, value)
                 if layouts is not None or self.rules.device is not None:
-                    layout = None if layouts is None else layouts[id(old)]
+                    layout = None if layouts is None else layouts[address(old)]
                     _keras.set_layout(new, layout)
             for fill, new, value in self._allocations:
                 fill(new, value)

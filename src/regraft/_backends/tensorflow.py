@@ -299,7 +299,7 @@ def list_like(other: list[Any], items: list[Any]) -> list[Any]:
         isinstance(item, keras.Operation) for item in items
     ):
         return type(other)(items)
-    new = ListWrapper([])
+    new: Any = ListWrapper([])
     new._maybe_initialize_trackable()
     saved = {str(i): x for i, x in enumerate(items) if isinstance(x, Trackable)}
     references = [TrackableReference(name, x) for name, x in saved.items()]

@@ -12,6 +12,7 @@ from typing import Any
 from .. import _keras, _transplant
 from .._errors import UsageError, explain
 from .._ghosts import SameVariables, spare_values
+from .._identity import address
 from .._rename import rename_layer
 from .._rules import Rules
 from .._walk import Walk
@@ -83,7 +84,7 @@ class Assembly:
             walk = self._walk(root, [x for x in models if x is not None])
             self.memos[group] = walk.memo
             for part in parts:
-                self._name(walk.memo[id(part.operation)], part)
+                self._name(walk.memo[address(part.operation)], part)
 
     def _walk(self, root: list[Any], remade: list[Any]) -> Walk:
         """Copies things; a layer that holds a model to be remade gets a stand-in."""
@@ -109,7 +110,7 @@ class Assembly:
                 assert self._make_model is not None
                 made = self._make_model(key)
             else:
-                made = self._changed(self.memo_of(key)[id(part.operation)], key)
+                made = self._changed(self.memo_of(key)[address(part.operation)], key)
             self._made[key] = made
         return self._made[key]
 
@@ -132,7 +133,7 @@ class Assembly:
             # What is in another group was not copied along with this.
             is_beside = self.table[inside].group == part.group
             if inside in self.table.changed or not is_beside:
-                copied, new = memo.get(id(old), old), self._ready(inside, old)
+                copied, new = memo.get(address(old), old), self._ready(inside, old)
                 if new is not copied:
                     pairs.append((copied, new))
                 elif inside in self.edited or self.table[inside].changes:
@@ -201,6 +202,6 @@ def set_attribute(layer: Any, name: str, value: Any) -> set[int]:
     found = getattr(owner, last, None)
     if isinstance(found, _keras.Variable):
         found.assign(value)
-        return {id(found)}
+        return {address(found)}
     setattr(owner, last, value)
     return set()

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from .._identity import address
 from .edit import touched
 from .places import by_part
 from .splice import Place
@@ -174,9 +175,9 @@ def _differences(one: Any, other: Any, way: str = "") -> Iterator[tuple[str, Any
     stack = [(one, other, way)]
     while stack:
         a, b, here = stack.pop()
-        if id(a) in seen:
+        if address(a) in seen:
             continue
-        seen.add(id(a))
+        seen.add(address(a))
         mine, theirs = _keras.own_attributes(a), _keras.own_attributes(b)
         for name, value in theirs.items():
             there = f"{here}{name}"

@@ -13,6 +13,7 @@ from typing import Any
 from .. import _keras, _transplant
 from .._collector import without_collector
 from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
+from .._identity import address
 from .._rename import rename_layer
 from . import fitting, optimizers
 from .assemble import Assembly
@@ -123,11 +124,13 @@ class Build:
     def _functional(self, part: Part, key: int, graph: Any) -> Any:
         model = part.operation
         memo = self._memo(key, model, graph)
-        memo.update({id(a): b for a, b in _keras.graph_fields(model, graph)})
+        memo.update({address(a): b for a, b in _keras.graph_fields(model, graph)})
         for operation in model.operations:
-            memo.setdefault(id(operation), None)  # It is no part of the model any more.
+            memo.setdefault(
+                address(operation), None
+            )  # It is no part of the model any more.
         new, walk = self._shell(model, memo, len(graph.output_names))
-        replaced = {id(memo[id(x)]) for x in model.operations}
+        replaced = {address(memo[address(x)]) for x in model.operations}
         _keras.track_graph_layers(new, replaced)
         self._finish(model, new, graph, walk)
         if _keras.functional_like_constructor(type(model)):
@@ -143,9 +146,9 @@ class Build:
         model = part.operation
         old = _keras.inner_graph(model)
         memo = self._memo(key, old, graph)
-        memo[id(old)] = graph
+        memo[address(old)] = graph
         for operation in old.operations:
-            memo.setdefault(id(operation), None)
+            memo.setdefault(address(operation), None)
         new, walk = self._shell(model, memo, len(graph.output_names))
         layers = _keras.call_chain(graph)
         if layers is not None:
@@ -199,7 +202,9 @@ class Build:
                 old, name = self._table.read[inside].name, self._table[inside].name
                 names.update({old: name} if old != name else {})
             new = self._assembly.operation(key)
-            for model in {id(m): m for m in (_keras.inner_graph(new), new)}.values():
+            for model in {
+                address(m): m for m in (_keras.inner_graph(new), new)
+            }.values():
                 _keras.rename_outputs(model, names)
 
     def _let_optimizers_follow(self) -> None:
@@ -233,7 +238,7 @@ class Build:
                 continue
             if isinstance(before.operation, _keras.Layer):
                 pairs = fitting.equal_pairs(before.operation, made[key])
-                found.update({id(old): new for old, new in pairs})
+                found.update({address(old): new for old, new in pairs})
         return found
 
     def _memo(self, key: int, graph: Any, new: Any) -> _transplant.Memo:
@@ -247,12 +252,12 @@ class Build:
         for inside, made in self._assembly.made().items():
             before = self._table.read.get(inside)
             if before is not None and before.group == group:
-                memo[id(before.operation)] = made
-        in_use = {id(node) for node in _keras.own_nodes(new)}
+                memo[address(before.operation)] = made
+        in_use = {address(node) for node in _keras.own_nodes(new)}
         for node in _keras.own_nodes(graph):
-            copied = memo.get(id(node))
-            if copied is not None and id(copied) not in in_use:
-                del memo[id(node)]
+            copied = memo.get(address(node))
+            if copied is not None and address(copied) not in in_use:
+                del memo[address(node)]
         return memo
 
     def _say_class(self, new: Any, part: Part, kind: str) -> None:

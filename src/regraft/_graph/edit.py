@@ -14,6 +14,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, explain
+from .._identity import address
 from . import infer, trials
 from .calls import Call, next_number
 from .places import by_part, calls_of, held, refuse_inputs
@@ -118,7 +119,7 @@ def exchange(
         if name != old.name:
             name = _name_in_place(table, scope, key, new, verb)
     # What is wrapped at one call only is a part that others do not call.
-    table, added = table.adding(new, inside={id(old.operation): aside})
+    table, added = table.adding(new, inside={address(old.operation): aside})
     parts = dict(table.parts)
     part = parts.pop(added)
     source = old.operation if transfer else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _keras
 from .._errors import MismatchError, UsageError, explain
+from .._identity import address
 from .._refit import refit, shapes_of_states, states
 from .._rename import rename_layer
 
@@ -79,7 +80,7 @@ class Fitting:
         for variable in new.variables:
             for source in sources:
                 if source.name == variable.name:
-                    self.sources[id(variable)] = source
+                    self.sources[address(variable)] = source
 
     def _carry_over(self, olds: list[Any], news: list[Any]) -> None:
         free = list(olds)
@@ -91,7 +92,7 @@ class Fitting:
             if tuple(match.shape) == tuple(new.shape):
                 # A copy: on JAX two variables would hold the one buffer.
                 new.assign(np.array(_keras.to_numpy(match)))
-                self.fates[id(new)] = "copied"
+                self.fates[address(new)] = "copied"
                 continue
             self._settle(match, new)
 
@@ -100,7 +101,7 @@ class Fitting:
             shapes = f"{tuple(old.shape)} -> {tuple(new.shape)}"
             self._refused.append(f"{old.path} {shapes}")
             return
-        self.fates[id(new)] = "fresh"
+        self.fates[address(new)] = "fresh"
         if self._mismatch == "fresh":
             return
         before, drawn = _keras.to_numpy(old), np.array(_keras.to_numpy(new))
@@ -120,7 +121,7 @@ class Fitting:
         else:
             value = overlap(before, drawn)
         new.assign(value)
-        self.fates[id(new)] = "fitted"
+        self.fates[address(new)] = "fitted"
 
     def raise_if_refused(self, model: str) -> None:
         """Raises an error that lists all variables whose shape had to change."""

@@ -8,6 +8,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
+from .._identity import address
 from . import trials
 from .calls import Scope, next_number
 from .reading import Graph, graph, of_table
@@ -116,11 +117,11 @@ def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
     for each in graphs:
         table = each._table
         is_edited = bool(table.changed)
-        if not is_edited and id(each.model) in known:
-            keys.append(known[id(each.model)])
+        if not is_edited and address(each.model) in known:
+            keys.append(known[address(each.model)])
             continue
         key = table.root
-        own = [id(table[k].operation) for k in table.reached]
+        own = [address(table[k].operation) for k in table.reached]
         if any(x in used and (is_edited or used[x]) for x in own):
             table, key = table.doubling(key)
             notes.append(f"{each.name} shares no layers with other models any more.")
@@ -128,7 +129,7 @@ def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
         parts.update(table.parts)
         read.update(table.read)
         if not is_edited:
-            known[id(each.model)] = key
+            known[address(each.model)] = key
         keys.append(key)
     taken: set[str] = set()
     for key in dict.fromkeys(keys):

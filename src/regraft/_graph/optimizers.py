@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _keras
+from .._identity import address
 
 
 def follow(
@@ -33,11 +34,11 @@ def follow(
         return
     moved = []
     around = _around([new for _, new in built])
-    stay = {id(new) for old, new in built if _are_its_own(old, new, wanted)}
+    stay = {address(new) for old, new in built if _are_its_own(old, new, wanted)}
     for old, new in built:
-        before = [counterparts.get(id(v)) for v in _keras.trained_variables(old)]
+        before = [counterparts.get(address(v)) for v in _keras.trained_variables(old)]
         # One inside another has what that gives it, maybe not all.
-        if id(around.get(id(new), new)) not in stay:
+        if address(around.get(address(new), new)) not in stay:
             state = _keras.slots_by_attribute(new)
             held = _keras.state_by_attribute(new).items()
             own = {name: _keras.to_numpy(v).copy() for name, v in held}
@@ -53,11 +54,11 @@ def follow(
             if name in own:
                 variable.assign(own[name])
         fresh = _keras.slots_by_attribute(new)
-        position = {id(v): i for i, v in enumerate(before) if v is not None}
+        position = {address(v): i for i, v in enumerate(before) if v is not None}
         own_variables = _keras.trained_variables(new)
         for name, slots in fresh.items():
             for variable, slot in zip(own_variables, slots, strict=True):
-                i = position.get(id(variable))
+                i = position.get(address(variable))
                 kept = state[name][i] if i is not None and name in state else None
                 if slot is not None and kept is not None and kept.shape == slot.shape:
                     slot.assign(kept.value)
@@ -66,7 +67,7 @@ def follow(
 def _are_its_own(old: Any, new: Any, wanted: list[Any]) -> bool:
     """Tells whether a copied optimizer works on these variables, as they were."""
     before, after = _keras.trained_variables(old), _keras.trained_variables(new)
-    return [id(v) for v in after] == [id(v) for v in wanted] and all(
+    return [address(v) for v in after] == [address(v) for v in wanted] and all(
         tuple(a.shape) == tuple(b.shape) for a, b in zip(before, after, strict=True)
     )
 
@@ -91,7 +92,7 @@ def _rename(old: Any, new: Any, counterparts: dict[int, Any]) -> None:
     """Follows new variables and their paths in what an optimizer knows them by."""
     names, pairs = {}, []
     for variable in _keras.trained_variables(old):
-        twin = counterparts.get(id(variable))
+        twin = counterparts.get(address(variable))
         if twin is not None:
             pairs.append((variable, twin))
             if twin.path != variable.path:
@@ -104,7 +105,7 @@ def _build(optimizers: list[Any], variables: list[Any]) -> None:
     """Builds optimizers; those inside others are built by these, for what they get."""
     around = _around(optimizers)
     for optimizer in optimizers:
-        if id(optimizer) not in around:
+        if address(optimizer) not in around:
             optimizer.build(variables)
 
 
@@ -113,8 +114,8 @@ def _around(optimizers: list[Any]) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for optimizer in optimizers:
         for inner in _keras.inner_optimizers(optimizer):
-            found[id(inner)] = optimizer
+            found[address(inner)] = optimizer
     for key in found:
-        while id(found[key]) in found:
-            found[key] = found[id(found[key])]
+        while address(found[key]) in found:
+            found[key] = found[address(found[key])]
     return found

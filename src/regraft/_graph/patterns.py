@@ -19,6 +19,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
+from .._identity import address
 from .slots import Slot, slots_in
 
 # Given the name of a layer, which of its calls this is, and the tensors it is called
@@ -131,16 +132,16 @@ class Pattern:
             warnings.simplefilter("ignore")
             returned = self.function(**given, **stands)
         outputs = keras.tree.flatten(returned)
-        self._check_outputs(outputs, {id(x): name for name, x in given.items()})
+        self._check_outputs(outputs, {address(x): name for name, x in given.items()})
         return self._written_down(outputs, given)
 
     def _written_down(self, outputs: list[Any], given: dict[str, Any]) -> Trace:
-        ends: dict[int, Any] = {id(x): Param(name) for name, x in given.items()}
+        ends: dict[int, Any] = {address(x): Param(name) for name, x in given.items()}
         steps = []
         for i, node in enumerate(_keras.calls_behind(outputs, set(ends))):
             operation = node.operation
             arguments = keras.tree.map_structure(
-                lambda x: ends.get(id(x), x), _keras.call_arguments(node)
+                lambda x: ends.get(address(x), x), _keras.call_arguments(node)
             )
             if isinstance(operation, Stand):
                 turn = _keras.history(node.outputs[0]).node_index
@@ -148,17 +149,17 @@ class Pattern:
             else:
                 steps.append(Step(operation, None, arguments))
             for j, tensor in enumerate(node.outputs):
-                ends[id(tensor)] = Slot(i, j)
-        return Trace(tuple(steps), tuple(ends[id(x)] for x in outputs))
+                ends[address(tensor)] = Slot(i, j)
+        return Trace(tuple(steps), tuple(ends[address(x)] for x in outputs))
 
     def _check_outputs(self, outputs: list[Any], given: dict[int, str]) -> None:
         for output in outputs:
-            if id(output) in given:
+            if address(output) in given:
                 raise refused(
                     "the pattern returns what it is given.",
                     self.function,
                     expected="tensors that the pattern makes",
-                    received=f"its parameter {given[id(output)]!r}",
+                    received=f"its parameter {given[address(output)]!r}",
                     fix="return only what layers and operations in it make",
                 )
             if not _is_tensor(output) or _keras.producer(output) is None:

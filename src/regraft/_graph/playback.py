@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from .. import _keras, _naming
+from .._identity import address
 from .assemble import Assembly
 from .calls import Call
 from .fitting import Fitting
@@ -58,7 +59,7 @@ class Playback:
         needed.update(slot for call in again for slot in call.slots)
         nodes = {n: scope.by_number[n].node for n in {x.call for x in needed} & clean}
         return {
-            slot: memo[id(nodes[slot.call].outputs[slot.output])]
+            slot: memo[address(nodes[slot.call].outputs[slot.output])]
             for slot in needed
             if slot.call in nodes
         }
@@ -67,7 +68,7 @@ class Playback:
         part, memo = self._table[call.part], self._assembly.memo_of(key)
 
         def new_argument(x: Any) -> Any:
-            return tensors[x] if isinstance(x, Slot) else memo.get(id(x), x)
+            return tensors[x] if isinstance(x, Slot) else memo.get(address(x), x)
 
         args, kwargs = _keras.map_leaves(new_argument, call.arguments)
         operation = self._assembly.operation(call.part)
@@ -101,10 +102,10 @@ class Playback:
         if fitted is not operation:
             self._refuse_copied(call, shapes)
             pairs = zip(operation.variables, fitted.variables, strict=False)
-            moved = {id(old): new for old, new in pairs}
+            moved = {address(old): new for old, new in pairs}
             for old, new in self._assembly.variables():
-                if id(new) in moved:
-                    self.replaced[id(old)] = moved[id(new)]
+                if address(new) in moved:
+                    self.replaced[address(old)] = moved[address(new)]
             self._assembly.replaces(call.part, fitted)
         return fitted
 
@@ -123,7 +124,7 @@ class Playback:
         copied, made = [], {}
         for call in self._table.scope_of(key).calls:
             if call.number in clean:
-                copied.append(memo[id(call.node)])
+                copied.append(memo[address(call.node)])
             else:
                 made[call.part] = self._assembly.operation(call.part)
         _naming.name_apart(outputs, made, copied)

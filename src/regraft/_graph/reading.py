@@ -15,6 +15,7 @@ from typing import Any
 from .. import _keras
 from .._collector import without_collector
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from .._identity import address
 from .._select import Selection, Where, select
 from . import picture, text
 from .inlining import End
@@ -249,9 +250,9 @@ def _graph_models(model: Any) -> Iterator[tuple[str, Any]]:
     stack, seen = [("", model)], set()
     while stack:
         path, layer = stack.pop()
-        if id(layer) in seen:
+        if address(layer) in seen:
             continue
-        seen.add(id(layer))
+        seen.add(address(layer))
         if path and _keras.inner_graph(layer) is not None:
             yield path, layer
         for part in reversed(_keras.sublayers(layer)):

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
+from .._identity import address
 from . import build, trials
 from .assemble import Assembly
 from .calls import Call, Scope
@@ -56,7 +57,7 @@ class _Rewriting:
         self._replacement = replacement
         self._names = self._replacement_names()
         self._keys = {
-            id(part.operation): key
+            address(part.operation): key
             for key, part in table.parts.items()
             if not part.group and part.operation is not None
         }
@@ -160,7 +161,7 @@ class _Rewriting:
             scope,
             operation_of=self._operation,
             name_of=lambda call: self._path(key, call),
-            key_of=lambda operation: self._keys.get(id(operation)),
+            key_of=lambda operation: self._keys.get(address(operation)),
             miss=self._miss,
         )
         splicer = Splicer(self._table, key, verb="rewrite")
@@ -202,7 +203,7 @@ class _Rewriting:
         made = splicer.add(
             function,
             (tuple(match.tensors[name] for name in tensors), {}),
-            parts={id(layers[name]): part for name, part in match.layers.items()},
+            parts={address(layers[name]): part for name, part in match.layers.items()},
             leaving=match.numbers,
         )
         self._check_returned(splicer, outputs, made, key, match)

@@ -13,6 +13,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
+from .._identity import address
 from .._walk import Walk
 from . import infer, trials
 from .calls import Call, in_order
@@ -250,19 +251,19 @@ class Splicer:
             if not self._names[name]:
                 del self._names[name]
         for node in nodes:
-            part = (parts or {}).get(id(node.operation))
+            part = (parts or {}).get(address(node.operation))
             if part is None:
                 part = self._part(node.operation)
             given = _keras.map_leaves(
-                lambda x: slots.get(id(x), x), _keras.call_arguments(node)
+                lambda x: slots.get(address(x), x), _keras.call_arguments(node)
             )
             call = Call(part, given, tuple(node.outputs))
             for i, tensor in enumerate(node.outputs):
-                slots[id(tensor)] = Slot(call.number, i)
+                slots[address(tensor)] = Slot(call.number, i)
             self._calls[call.number] = call
             self._names[self._parts.parts[part].name] += 1
         for tensor in outputs:
-            if id(tensor) not in slots:
+            if address(tensor) not in slots:
                 raise UsageError(
                     explain(
                         f"`{self._verb}`: the function returned something that it did "
@@ -273,7 +274,7 @@ class Splicer:
                         fix="return what layers and `keras.ops` return",
                     )
                 )
-        return [slots[id(tensor)] for tensor in outputs]
+        return [slots[address(tensor)] for tensor in outputs]
 
     def _part(self, operation: Any) -> int:
         known = self._parts.key_of(operation)
@@ -292,7 +293,7 @@ class Splicer:
     ) -> tuple[dict[int, Slot], list[Any], list[Any]]:
         """Calls a function on tensors that belong to no graph."""
         tensors = {s: _keras.detached(self.tensor(s)) for s in slots_in(arguments)}
-        slots = {id(tensor): slot for slot, tensor in tensors.items()}
+        slots = {address(tensor): slot for slot, tensor in tensors.items()}
         args, kwargs = put(arguments, tensors)
         self._alive.append(tensors)
         with (

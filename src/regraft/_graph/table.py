@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from .. import _keras
+from .._identity import address
 from .calls import Call, Scope, next_number
 from .slots import Slot, same
 
@@ -258,12 +259,12 @@ class Reader:
     ) -> None:
         self.parts = parts
         self._is_new = is_new
-        known = ((id(p.operation), k) for k, p in parts.items() if not p.group)
+        known = ((address(p.operation), k) for k, p in parts.items() if not p.group)
         self._keys = {**dict(known), **(inside or {})}
 
     def key_of(self, operation: Any) -> int | None:
         """Returns the key of an operation, if it is listed."""
-        return self._keys.get(id(operation))
+        return self._keys.get(address(operation))
 
     def add(self, operation: Any) -> int:
         """Lists an operation and all inside it, and returns its key."""
@@ -271,23 +272,23 @@ class Reader:
         waiting: set[int] = set()
         while stack:
             current = stack[-1]
-            if id(current) in self._keys:
+            if address(current) in self._keys:
                 stack.pop()
                 continue
-            inside = [x for x in _inside(current) if id(x) not in self._keys]
-            inside = [x for x in inside if id(x) not in waiting]
-            if inside and id(current) not in waiting:
-                waiting.add(id(current))
+            inside = [x for x in _inside(current) if address(x) not in self._keys]
+            inside = [x for x in inside if address(x) not in waiting]
+            if inside and address(current) not in waiting:
+                waiting.add(address(current))
                 stack.extend(inside)
                 continue
             stack.pop()
-            self._keys[id(current)] = next_number()
+            self._keys[address(current)] = next_number()
             self._put(current)
         self._fill(operation)
-        return self._keys[id(operation)]
+        return self._keys[address(operation)]
 
     def _put(self, operation: Any) -> None:
-        key = self._keys[id(operation)]
+        key = self._keys[address(operation)]
         self.parts[key] = Part(operation, operation.name, is_new=self._is_new)
 
     def _fill(self, operation: Any) -> None:
@@ -295,7 +296,7 @@ class Reader:
         stack, seen = [operation], set()
         while stack:
             current = stack.pop()
-            key = self._keys[id(current)]
+            key = self._keys[address(current)]
             part = self.parts[key]
             if key in seen or part.operation is not current:
                 continue
@@ -305,10 +306,10 @@ class Reader:
             stack.extend(_inside(current))
             inner = _keras.inner_graph(current) if _is_layer(current) else None
             if inner is not None:
-                scope = _read_scope(inner, lambda op: self._keys[id(op)])
+                scope = _read_scope(inner, lambda op: self._keys[address(op)])
                 self.parts[key] = dataclasses.replace(part, scope=scope)
             elif _is_layer(current):
-                held = tuple(self._keys[id(x)] for x in _inside(current))
+                held = tuple(self._keys[address(x)] for x in _inside(current))
                 self.parts[key] = dataclasses.replace(part, held=held)
 
 
@@ -338,7 +339,7 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
         arguments: Any = ((), {})
         if not node.is_input:
             arguments = _keras.map_leaves(
-                lambda x: slots.get(id(x), x), _keras.call_arguments(node)
+                lambda x: slots.get(address(x), x), _keras.call_arguments(node)
             )
         call = Call(
             key_of(node.operation),
@@ -347,11 +348,11 @@ def _read_scope(inner: Any, key_of: Callable[[Any], int]) -> Scope:
             node=node,
             read=arguments,
         )
-        slots.update(zip(map(id, node.outputs), call.results, strict=True))
+        slots.update(zip(map(address, node.outputs), call.results, strict=True))
         calls.append(call)
 
     def find(struct: Any) -> Any:
-        return _keras.map_leaves(lambda tensor: slots[id(tensor)], struct)
+        return _keras.map_leaves(lambda tensor: slots[address(tensor)], struct)
 
     return Scope(tuple(calls), find(inner.input), find(inner.output))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _keras
+from .._identity import address
 from .assemble import Assembly
 from .fates import Fate, Lineage, What
 from .fitting import Fitting
@@ -36,7 +37,7 @@ def trace(
     given, changed = _given(table, assembly), fitting.fates
     fates = []
     for variable in variables:
-        key, path, shape = id(variable), variable.path, _keras.shape_of(variable)
+        key, path, shape = address(variable), variable.path, _keras.shape_of(variable)
         source = sources.get(key)
         what: What = changed.get(key, "copied")
         if key in assembly.given or (source is None and key in given):
@@ -48,12 +49,12 @@ def trace(
         else:
             before = shape if what == "copied" else _keras.shape_of(source)
             fates.append(Fate(path, what, source.path, before, shape))
-    memo, alive = assembly.memo, {id(v) for v in variables}
-    used = {id(source) for source in sources.values()}
+    memo, alive = assembly.memo, {address(v) for v in variables}
+    used = {address(source) for source in sources.values()}
     for variable in old:
-        key = id(variable)
+        key = address(variable)
         twin = replaced.get(key, memo.get(key))
-        if key not in used or id(twin) not in alive:
+        if key not in used or address(twin) not in alive:
             shape = _keras.shape_of(variable)
             fates.append(Fate(variable.path, "dropped", None, shape))
     return Lineage(tuple(fates), notes)
@@ -74,9 +75,9 @@ def _sources(
     found = dict(fitting.sources)
     for copies in (*assembly.memos.values(), replaced):
         if copies:
-            twins = [copies.get(id(variable)) for variable in old]
+            twins = [copies.get(address(variable)) for variable in old]
             pairs = zip(twins, old, strict=True)
-            found.update({id(twin): v for twin, v in pairs if twin is not None})
+            found.update({address(twin): v for twin, v in pairs if twin is not None})
     return found
 
 
@@ -86,6 +87,6 @@ def _given(table: Table, assembly: Assembly) -> set[int]:
     for key in table.reached:
         part = table[key]
         if part.is_new and isinstance(part.operation, _keras.Layer):
-            twins = [memo.get(id(v)) for v in part.operation.variables]
-            found |= {id(twin) for twin in twins if twin is not None}
+            twins = [memo.get(address(v)) for v in part.operation.variables]
+            found |= {address(twin) for twin in twins if twin is not None}
     return found

@@ -9,6 +9,7 @@ from typing import Any
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.layers.layer import Layer
 
+from .._identity import address
 from .classes import KerasTensor
 from .graph import NODE_LISTS, own_nodes, producer
 from .trees import leaves
@@ -38,7 +39,7 @@ def added_arguments(node: Any) -> set[str]:
             continue
         masks = [get_keras_mask(x) for x in leaves(source)]
         passed = leaves(value)
-        if [id(mask) for mask in masks] == [id(mask) for mask in passed]:
+        if [address(mask) for mask in masks] == [address(mask) for mask in passed]:
             added.add(name)
     if len(args) == 1 and ("mask" in added or "mask" not in parameters):
         for name in layer._call_context_args & kwargs.keys():
@@ -76,24 +77,24 @@ def call_order(graph: Any) -> list[Any]:
     calls of the same operation, as when the graph was first made. Operations
     that only compute masks for layers to find are left out.
     """
-    mine = {id(node): node for node in own_nodes(graph)}
+    mine = {address(node): node for node in own_nodes(graph)}
     before: dict[int, Any] = {}
     for operation in graph.operations:
-        calls = [node for node in operation._inbound_nodes if id(node) in mine]
-        before.update({id(b): a for a, b in itertools.pairwise(calls)})
+        calls = [node for node in operation._inbound_nodes if address(node) in mine]
+        before.update({address(b): a for a, b in itertools.pairwise(calls)})
     order: dict[int, Any] = {}
     starts = [node for node in mine.values() if node.is_input]
     for start in [*starts, *map(producer, graph._outputs)]:
-        stack = [start] if id(start) in mine else []
+        stack = [start] if address(start) in mine else []
         while stack:
             node = stack[-1]
             needs = [producer(x) for x in argument_tensors(node)]
-            needs.append(before.get(id(node)))
-            needs = [n for n in needs if id(n) in mine and id(n) not in order]
+            needs.append(before.get(address(node)))
+            needs = [n for n in needs if address(n) in mine and address(n) not in order]
             if needs:
                 stack.extend(reversed(needs))
             else:
-                order[id(node)] = node
+                order[address(node)] = node
                 stack.pop()
     return list(order.values())
 
@@ -107,17 +108,17 @@ def calls_behind(outputs: list[Any], given: set[int]) -> list[Any]:
     """
     order: dict[int, Any] = {}
     for output in outputs:
-        start = None if id(output) in given else producer(output)
+        start = None if address(output) in given else producer(output)
         stack = [] if start is None else [start]
         while stack:
             node = stack[-1]
-            tensors = [x for x in argument_tensors(node) if id(x) not in given]
+            tensors = [x for x in argument_tensors(node) if address(x) not in given]
             needs = [producer(x) for x in tensors]
-            needs = [n for n in needs if n is not None and id(n) not in order]
+            needs = [n for n in needs if n is not None and address(n) not in order]
             if needs:
                 stack.extend(reversed(needs))
             else:
-                order[id(node)] = node
+                order[address(node)] = node
                 stack.pop()
     return list(order.values())
 
@@ -160,9 +161,9 @@ def _is_from_nowhere(node: Any) -> bool:
     stack, seen = [node], set()
     while stack:
         current = stack.pop()
-        if id(current) in seen:
+        if address(current) in seen:
             continue
-        seen.add(id(current))
+        seen.add(address(current))
         for tensor in current.input_tensors:
             before = producer(tensor)
             if before is None:

@@ -11,6 +11,7 @@ from keras.src.ops.node import KerasHistory
 
 from .. import _backends
 from .._atoms import ATOMS
+from .._identity import address
 from .classes import InputLayer
 
 # Lists of call nodes. They also name calls made by other models, so a copy
@@ -98,10 +99,10 @@ def copy_graph_index(index: Any, memo: dict[int, Any], copy_of: Any) -> Any:
         return None
     new = index.copy()
     for depth, items in index.items():
-        if id(items) in memo:
-            new[depth] = memo[id(items)]
+        if address(items) in memo:
+            new[depth] = memo[address(items)]
         else:
-            new[depth] = memo[id(items)] = [*map(copy_of, items)]
+            new[depth] = memo[address(items)] = [*map(copy_of, items)]
     return new
 
 
@@ -141,7 +142,7 @@ def set_history(new: Any, tensor: Any, node: Any, index: int) -> None:
 
 def set_node_keys(graph: Any, index: dict[int, int]) -> None:
     """Writes the keys under which a graph lists its nodes."""
-    keys = {node_key(node, index[id(node)]) for node in own_nodes(graph)}
+    keys = {node_key(node, index[address(node)]) for node in own_nodes(graph)}
     vars(graph)["_nodes"] = keys
 
 
@@ -154,8 +155,8 @@ def tensor_state(tensor: Any) -> dict[str, Any]:
 
 def foreign_inputs(graph: Any) -> list[Any]:
     """Returns the inputs of a graph that other operations than its own produce."""
-    own = {id(node) for node in own_nodes(graph)}
-    return [t for t in graph._inputs if id(producer(t)) not in own]
+    own = {address(node) for node in own_nodes(graph)}
+    return [t for t in graph._inputs if address(producer(t)) not in own]
 
 
 def operations_behind(tensors: Iterable[Any], until: Iterable[Any] = ()) -> list[Any]:
@@ -166,13 +167,13 @@ def operations_behind(tensors: Iterable[Any], until: Iterable[Any] = ()) -> list
         until: Nodes from which it goes no further, themselves not included.
     """
     found: dict[int, Any] = {}
-    seen = set(map(id, until))
+    seen = set(map(address, until))
     stack = [producer(tensor) for tensor in tensors]
     while stack:
         node = stack.pop()
-        if node is not None and id(node) not in seen:
-            seen.add(id(node))
-            found[id(node.operation)] = node.operation
+        if node is not None and address(node) not in seen:
+            seen.add(address(node))
+            found[address(node.operation)] = node.operation
             stack += map(producer, node.input_tensors)
     return list(found.values())
 

@@ -13,6 +13,7 @@ from keras.src.ops.operation import Operation
 from keras.src.utils.python_utils import is_default
 from keras.src.utils.tracking import DotNotTrackScope
 
+from .._identity import address
 from .classes import KerasTensor, Model, Sequential
 from .graph import history, inner_graph
 from .variables import raw_value
@@ -33,9 +34,9 @@ def all_layers(layer: Any) -> list[Any]:
     stack = [layer]
     while stack:
         current = stack.pop()
-        if id(current) in found:
+        if address(current) in found:
             continue
-        found[id(current)] = current
+        found[address(current)] = current
         children = sublayers(current)
         graph = inner_graph(current)
         if graph is not None:
@@ -156,8 +157,8 @@ def derived_state(layer: Any) -> list[tuple[Any, Any]]:
     found = [state.get("_compiled_trainable_state")]
     if isinstance(layer, Sequential):  # Its graphs, also from before an `add()`.
         found += [x for x in _tracked(layer) if isinstance(x, Functional)]
-        inside = {id(x) for x in layer._layers} | {id(layer._functional)}
-        found = [x for x in found if id(x) not in inside]
+        inside = {address(x) for x in layer._layers} | {address(layer._functional)}
+        found = [x for x in found if address(x) not in inside]
     pairs: list[tuple[Any, Any]] = [(obj, None) for obj in found if obj is not None]
     parameters = state.get("_modules", {}).get("_torch_params")
     if parameters is not None:
@@ -191,9 +192,11 @@ def track_graph_layers(model: Any, replaced: set[int]) -> None:
         replaced: The ids of layers that are tracked only as parts of the graph.
     """
     tracked, inside = model._layers, model.layers
-    known = {id(layer) for layer in inside}
-    rest = [x for x in tracked if id(x) not in known and id(x) not in replaced]
-    if {id(x) for x in tracked} != known | {id(x) for x in rest}:
+    known = {address(layer) for layer in inside}
+    rest = [
+        x for x in tracked if address(x) not in known and address(x) not in replaced
+    ]
+    if {address(x) for x in tracked} != known | {address(x) for x in rest}:
         tracked[:] = [*inside, *rest]
         ids = model._tracker.stored_ids["layers"]
         ids.clear()
@@ -217,7 +220,7 @@ def sequence_of(model: Any) -> list[Any]:
 
 def set_sequence(model: Any, layers: list[Any], graph: Any) -> None:
     """Gives a Sequential its layers and the Functional model behind them."""
-    if [id(x) for x in model._layers] != [id(x) for x in layers]:
+    if [address(x) for x in model._layers] != [address(x) for x in layers]:
         model._layers = list(layers)
     if model._functional is not graph:
         model._functional = graph
@@ -243,7 +246,7 @@ def behind(view: Any) -> Any:
 def count_parameters(*operations: Any) -> int:
     """Returns how many numbers the weights of layers have, those they share once."""
     layers = [op for op in operations if isinstance(op, Layer)]
-    weights = {id(weight): weight for layer in layers for weight in layer.weights}
+    weights = {address(weight): weight for layer in layers for weight in layer.weights}
     return sum(math.prod(weight.shape) for weight in weights.values())
 
 

@@ -14,6 +14,7 @@ import keras
 from keras.src.models.functional import Functional
 from keras.src.ops import function as keras_function
 
+from .._identity import address
 from .graph import input_layer_of, node_key, place_of, producer
 
 Map = tuple[dict[int, list[Any]], list[Any], dict[int, list[Any]]]
@@ -35,11 +36,11 @@ def _lay_out(inputs: list[Any], outputs: list[Any]) -> Map:
     heights: dict[Any, int] = {}
     for node in reversed(order):
         operation = node.operation
-        depth = max(depths.get(id(node), 0), heights.get(operation, 0))
-        depths[id(node)] = heights[operation] = depth
-        nodes[id(node)] = node
-        for before in needs[id(node)]:
-            key = id(before)
+        depth = max(depths.get(address(node), 0), heights.get(operation, 0))
+        depths[address(node)] = heights[operation] = depth
+        nodes[address(node)] = node
+        for before in needs[address(node)]:
+            key = address(before)
             if key in needs and depths.get(key, -1) <= depth:
                 depths[key] = depth + 1
                 nodes[key] = before
@@ -47,7 +48,7 @@ def _lay_out(inputs: list[Any], outputs: list[Any]) -> Map:
         node = producer(tensor)
         if node is not None and node.operation not in heights and node.is_input:
             heights[node.operation], seen[node.operation] = 0, -1
-            depths[id(node)], nodes[id(node)] = 0, node
+            depths[address(node)], nodes[address(node)] = 0, node
     nodes_by_depth: dict[int, list[Any]] = collections.defaultdict(list)
     for i, node in nodes.items():
         nodes_by_depth[depths[i]].append(node)
@@ -74,7 +75,7 @@ def _in_order(
     With them comes when each operation was seen; by the id of a node, the nodes that it
     needs; and whether a tensor may come from nowhere.
     """
-    given = {id(tensor) for tensor in inputs}
+    given = {address(tensor) for tensor in inputs}
     done: set[int] = set()
     order: list[Any] = []
     seen: dict[Any, int] = {}
@@ -84,19 +85,19 @@ def _in_order(
         stack = [(output, producer(output))]
         while stack:
             tensor, node = stack[-1]
-            key = id(node)
+            key = address(node)
             if key in needs and key not in done:  # All that it needs is there.
                 done.add(key)
                 order.append(node)
                 stack.pop()
             elif node is None or key in done:
                 was_made = key in needs
-                is_loose = is_loose or not (was_made or id(tensor) in given)
+                is_loose = is_loose or not (was_made or address(tensor) in given)
                 stack.pop()
             elif node.is_input:
                 seen.setdefault(node.operation, len(seen))
                 needs[key] = []
-            elif id(tensor) in given:
+            elif address(tensor) in given:
                 done.add(key)
                 stack.pop()
             else:
@@ -111,16 +112,16 @@ def _in_order(
 
 
 def _refuse_loose_end(inputs: list[Any], nodes_by_depth: dict[int, list[Any]]) -> None:
-    known = {id(tensor) for tensor in inputs}
+    known = {address(tensor) for tensor in inputs}
     for depth in sorted(nodes_by_depth, reverse=True):
         for node in nodes_by_depth[depth]:
             for tensor in node.input_tensors:
-                if id(tensor) not in known:
+                if address(tensor) not in known:
                     raise ValueError(
                         f"Graph disconnected: cannot find parent for tensor {tensor} "
                         f"at operation '{node.operation}'."
                     )
-            known.update(map(id, node.outputs))
+            known.update(map(address, node.outputs))
 
 
 def _refuse_equal_names(operations: list[Any]) -> None:

@@ -15,6 +15,7 @@ from keras.src.ops import core, numpy
 from keras.src.ops.symbolic_arguments import SymbolicArguments
 from keras.src.utils.python_utils import is_default
 
+from .._identity import address
 from .classes import Functional, KerasTensor, Sequential
 from .graph import NODE_LISTS, graph_fields, own_nodes, producer
 from .layers import all_layers
@@ -92,10 +93,10 @@ def replace_tensors(graph: Any, new: dict[int, Any]) -> None:
     """Puts other symbolic tensors into the calls of a graph, by id of the old ones."""
 
     def replaced(x: Any) -> Any:
-        return new.get(id(x), x) if isinstance(x, KerasTensor) else x
+        return new.get(address(x), x) if isinstance(x, KerasTensor) else x
 
     for node in own_nodes(graph):
-        if not any(id(x) in new for x in node.arguments.keras_tensors):
+        if not any(address(x) in new for x in node.arguments.keras_tensors):
             continue
         args, kwargs = node.arguments.convert(replaced)
         node.arguments = SymbolicArguments(*args, **kwargs)

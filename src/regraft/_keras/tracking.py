@@ -9,6 +9,7 @@ from typing import Any
 from keras.src.layers.layer import Layer
 
 from .._atoms import ATOMS
+from .._identity import address, new_id
 from .globals import quiet_globals
 
 
@@ -37,8 +38,8 @@ def copy_tracker(
     config: dict[str, Any] = {}
     stored_ids: dict[str, set[int]] = {}
     for name, (test, store) in tracker.config.items():
-        if type(store) is list and name in before and id(store) not in memo:
-            twin = memo[id(store)] = []
+        if type(store) is list and name in before and address(store) not in memo:
+            twin = memo[address(store)] = []
             if store:
                 twin += map(copy_of, store)
                 complete = complete and before[name] == set(map(id, store))
@@ -61,7 +62,7 @@ def copy_tracker(
 def index_tracker(tracker: Any, new: Any, memo: dict[int, Any]) -> None:
     """Writes the identities of all that a tracker has collected."""
     vars(new)["stored_ids"] = {
-        name: {id(memo[key]) if key in memo else key for key in keys}
+        name: {new_id(key, memo) for key in keys}
         for name, keys in tracker.stored_ids.items()
     }
 
@@ -108,7 +109,7 @@ def rebind_wrappers(
             if not ATOMS.issuperset(map(type, attributes.values())):
                 continue
             attributes["__wrapped__"] = bound
-        memo[id(wrapper)] = made = FunctionType(
+        memo[address(wrapper)] = made = FunctionType(
             code,
             wrapper.__globals__,
             wrapper.__name__,

@@ -9,6 +9,7 @@ import keras
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .._errors import CopyError, explain
+from .._identity import address
 from .classes import Variable
 from .globals import quiet_globals
 from .variables import raw_value, to_numpy
@@ -88,9 +89,9 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
         if not opt.built:  # A wrapped optimizer is built by the one around it.
             opt.build(variables)
     for opt, _, before in was_built:
-        tracked = {id(v) for v in opt.variables}
+        tracked = {address(v) for v in opt.variables}
         for name, variable in before.items():
-            if vars(opt).get(name) is variable and id(variable) not in tracked:
+            if vars(opt).get(name) is variable and address(variable) not in tracked:
                 raise _cannot_start_anew(opt, name)
 
 
@@ -250,8 +251,8 @@ def scale_loss(trainer: Any) -> None:
 
 def has_left_variables(optimizer: Any, new: Any) -> bool:
     """Tells whether a copied optimizer works on none of the original's variables."""
-    old = {id(variable) for variable in optimizer._trainable_variables}
-    return not any(id(variable) in old for variable in new._trainable_variables)
+    old = {address(variable) for variable in optimizer._trainable_variables}
+    return not any(address(variable) in old for variable in new._trainable_variables)
 
 
 def unbuild_optimizer(optimizer: Any) -> None:
@@ -275,8 +276,8 @@ def unbuild_optimizer(optimizer: Any) -> None:
 
 def slots(optimizer: Any) -> list[Any]:
     """Returns the variables that an optimizer made for those it works on."""
-    kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
-    return [v for v in optimizer._variables if id(v) not in kept]
+    kept = {address(optimizer._iterations), address(optimizer._learning_rate)}
+    return [v for v in optimizer._variables if address(v) not in kept]
 
 
 def trained_variables(optimizer: Any) -> list[Any]:
@@ -300,9 +301,11 @@ def slots_by_attribute(optimizer: Any) -> dict[str, list[Any]]:
 
 def state_by_attribute(optimizer: Any) -> dict[str, Any]:
     """Returns the variables that an optimizer keeps for itself, by attribute."""
-    kept = {id(optimizer._iterations), id(optimizer._learning_rate)}
+    kept = {address(optimizer._iterations), address(optimizer._learning_rate)}
     found = vars(optimizer).items()
-    return {n: v for n, v in found if isinstance(v, Variable) and id(v) not in kept}
+    return {
+        n: v for n, v in found if isinstance(v, Variable) and address(v) not in kept
+    }
 
 
 # All variables of an optimizer, whatever they are for.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._atoms import ATOMS
+from .._identity import address
 from .._parts import is_model_state, parts
 from .choice import is_plain
 
@@ -22,9 +23,9 @@ def plain_parts(walk: Any, roots: Iterable[Any]) -> Iterator[Any]:
     stack, seen = [*roots], set[int]()
     while stack:
         part = stack.pop()
-        if type(part) in ATOMS or id(part) in seen or not is_plain(part):
+        if type(part) in ATOMS or address(part) in seen or not is_plain(part):
             continue
-        seen.add(id(walk.hold(part)))  # It may have been made on the fly.
+        seen.add(address(walk.hold(part)))  # It may have been made on the fly.
         yield part
         if not is_model_state(part):
             stack += [inner for _, inner in parts(part)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._atoms import ATOMS, NAMES
+from .._identity import address
 from .._parts import mapping_behind
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
@@ -18,7 +19,7 @@ from .instances import copy_simple_attributes, fill_attributes
 
 def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
-    new = walk.memo[id(obj)] = list.__new__(kind)
+    new = walk.memo[address(obj)] = list.__new__(kind)
     if are_atoms(list.__iter__(obj)):
         list.extend(new, list.__iter__(obj))
         if kind is list or copy_simple_attributes(walk, obj, new):
@@ -41,7 +42,7 @@ def _make_dict(walk: Any, obj: Any) -> Any:
     if not obj and kind in (dict, OrderedDict):
         return walk.remember(obj, kind())
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
-    new = walk.memo[id(obj)] = base.__new__(kind)
+    new = walk.memo[address(obj)] = base.__new__(kind)
     if base is dict and is_simple(obj):
         dict.update(new, obj if kind is dict else dict.items(obj))
         if kind is dict:
@@ -126,36 +127,36 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
     """Builds nested tuples from the inside out, without recursing."""
     memo = walk.memo
     if type(obj) is tuple and are_atoms(obj):
-        memo[id(obj)] = obj
+        memo[address(obj)] = obj
         return obj
     references = walk.count_references()
     if type(obj) is tuple and not any(isinstance(part, tuple) for part in obj):
         new = tuple(map(walk.copy_of, obj))
         new = obj if all(map(is_, new, obj)) else new
         if walk.count_references() == references:
-            memo[id(obj)] = new
+            memo[address(obj)] = new
         return new
     stack, made = [obj], []
     while stack:
         top = stack[-1]
-        if id(top) in memo:
+        if address(top) in memo:
             stack.pop()
             continue
         inner = [
             part
             for part in tuple.__iter__(top)
             if type(part) not in ATOMS
-            and id(part) not in memo
+            and address(part) not in memo
             and walk.maker(part) is _make_tuple
         ]
         if inner:
             stack.extend(inner)
             continue
-        made.append(id(stack.pop()))
+        made.append(address(stack.pop()))
         parts = [walk.copy_of(part) for part in tuple.__iter__(top)]
         pairs = zip(parts, tuple.__iter__(top), strict=True)
         if all(part is old for part, old in pairs) and not hasattr(top, "__dict__"):
-            memo[id(top)] = top
+            memo[address(top)] = top
         else:
             kind = type(top)
             if hasattr(kind, "n_sequence_fields"):  # From C code, with named items.
@@ -164,7 +165,7 @@ def _make_tuple(walk: Any, obj: Any) -> Any:
             new = walk.remember(top, tuple.__new__(kind, parts))
             if kind is not tuple:
                 fill_attributes(walk, top, new)
-    new = memo[id(obj)]
+    new = memo[address(obj)]
     if walk.count_references() != references:
         for key in made:  # To be made again, when weak references have a target.
             del memo[key]
@@ -176,7 +177,7 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
     parts = [walk.copy_of(part) for part in obj]
     same = all(part is old for part, old in zip(parts, obj, strict=True))
     if not same and not walk.complete(obj, *obj):  # They will be hashed.
-        return walk.memo[id(obj)]
+        return walk.memo[address(obj)]
     new = obj if same else type(obj)(parts)
     return new if walk.count_references() != references else walk.remember(obj, new)
 

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from .. import _functions
+from .._identity import address
 from .base import Maker
 
 
@@ -30,8 +31,8 @@ def _fill_function(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_cell(walk: Any, obj: Any) -> Any:
-    if id(obj) in walk.memo:
-        return walk.memo[id(obj)]
+    if address(obj) in walk.memo:
+        return walk.memo[address(obj)]
     new = walk.remember(obj, types.CellType())
     walk.fill_later(_fill_cell, obj, new)
     return new
@@ -57,7 +58,7 @@ def _make_wrapper(walk: Any, obj: Any) -> Any:
     inner: Any = obj.__wrapped__
     new = walk.copy_of(inner)
     if new is inner or not walk.complete(obj, inner):  # Its name will be read.
-        return walk.memo.setdefault(id(obj), obj)
+        return walk.memo.setdefault(address(obj), obj)
     if isinstance(obj, _functions.CachedFunction):
         made = functools.lru_cache(**obj.cache_parameters())(new)
     else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._atoms import ATOMS
 from .._errors import CopyError
+from .._identity import address, address_by_id
 from .._parts import parts, slots_of
 from .base import Maker, are_atoms, refuse
 
@@ -20,7 +21,7 @@ def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     state = object.__getattribute__(obj, "__dict__")
     if not state:
         return True
-    if id(state) in walk.memo:
+    if address(state) in walk.memo:
         return False
     state = state.copy()
     if not (ATOMS.issuperset(map(type, state.values())) or walk.settle(state)):
@@ -34,7 +35,7 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
     kind = type(obj)
     if kind.__dictoffset__:
         state = object.__getattribute__(obj, "__dict__")
-        known = walk.memo.get(id(state))
+        known = walk.memo.get(address(state))
         if known is None:
             walk.copy_items(state, object.__getattribute__(new, "__dict__"))
         else:  # A dict that is met elsewhere, often the object itself.
@@ -53,7 +54,7 @@ def fill_slots(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_instance(walk: Any, obj: Any) -> Any:
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     if not copy_simple_attributes(walk, obj, new):
         walk.fill_later(fill_attributes, obj, new)
     return new
@@ -94,11 +95,11 @@ def _make_lone_instance(walk: Any, obj: Any) -> Any:
 def _is_global(obj: Any) -> bool:
     """Tells whether the module of an object's class holds the object by a name."""
     module = sys.modules.get(type(obj).__module__)
-    return id(obj) in map(id, vars(module).values()) if module else False
+    return address(obj) in map(address, vars(module).values()) if module else False
 
 
 def _make_plain_instance(walk: Any, obj: Any) -> Any:
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     state = obj.__dict__
     if state:
         state = state.copy()
@@ -125,24 +126,30 @@ def make_by_deepcopy(walk: Any, obj: Any) -> Any:
 
 
 class _DeepcopyMemo(dict[int, Any]):
-    """The memo of `copy.deepcopy`, which is also the walk's."""
+    """The memo of `copy.deepcopy`, by ids, which is also the walk's."""
 
     def __init__(self, walk: Any) -> None:
         super().__init__()
         self._memo = walk.memo
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self._memo.get(key, dict.get(self, key, default))
+        return self._memo.get(_place(key), dict.get(self, key, default))
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._memo or dict.__contains__(self, key)
+        return _place(key) in self._memo or dict.__contains__(self, key)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._memo[key] if key in self._memo else dict.__getitem__(self, key)
+        place = _place(key)
+        return self._memo[place] if place in self._memo else dict.__getitem__(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         dict.__setitem__(self, key, value)
-        self._memo.setdefault(key, value)
+        self._memo.setdefault(_place(key), value)
+
+
+def _place(key: Any) -> Any:
+    """Returns where the walk keeps the copy of what `copy.deepcopy` knows by a key."""
+    return address_by_id(key) if type(key) is int else key
 
 
 # What classes raise that do not let themselves be pickled.
@@ -170,7 +177,7 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     try:
         copies = [walk.copy_of(arg) for arg in args]
         if not are_atoms(args) and not walk.complete(obj, *args):
-            return walk.memo[id(obj)]
+            return walk.memo[address(obj)]
     except CopyError as error:  # Parts of a C object cannot be reached by a path.
         raise refuse(walk, obj, "a part of it cannot be copied") from error
     try:

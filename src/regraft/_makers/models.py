@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _keras
+from .._identity import address
 from . import containers
 from .base import Maker, Tailor, are_atoms, are_names, is_simple
 from .instances import fill_slots, instance_maker
@@ -15,7 +16,7 @@ def _make_variable(walk: Any, obj: Any) -> Any:
     stand_in = walk.rules.variable(obj)
     if stand_in is not None:
         return walk.remember(obj, stand_in)
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     walk.variables.append((obj, new))
     state = _keras.variable_state(obj)
     if walk.settle(state):
@@ -31,7 +32,7 @@ def _fill_variable(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_tensor(walk: Any, obj: Any) -> Any:
     """Copies a symbolic tensor and, unless it was cut off, what produced it."""
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     walk.fill_later(_fill_tensor, obj, new)
     return new
 
@@ -60,7 +61,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if is_trainer:
         _keras.jax_sync(obj)
     attributes = vars(obj)
-    shared = memo.get(id(attributes))
+    shared = memo.get(address(attributes))
     if shared is not None and shared is not vars(new):
         # Two objects, one dict: so have their copies.
         object.__setattr__(new, "__dict__", shared)
@@ -92,7 +93,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     _keras.rebind_wrappers(obj, new, state, memo)
     walk.translate(state)
     if shared is None:
-        memo[id(attributes)] = state
+        memo[address(attributes)] = state
         object.__setattr__(new, "__dict__", state)
     else:  # Filled once more, now that the targets of weak references are known.
         shared.update(state)
@@ -100,19 +101,19 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _copy_index(walk: Any, index: Any) -> None:
-    if id(index) not in walk.memo:
+    if address(index) not in walk.memo:
         new = _keras.copy_graph_index(index, walk.memo, walk.copy_of)
         if new is not None:
-            walk.memo[id(index)] = new
+            walk.memo[address(index)] = new
 
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     """Makes a list of the same class, for what will turn out to be the copy's."""
     memo = walk.memo
-    if id(nodes) in memo:
+    if address(nodes) in memo:
         return
     kind = type(nodes)
-    new = memo[id(nodes)] = list.__new__(kind)
+    new = memo[address(nodes)] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
     walk.note_node_list(nodes, new, inbound=inbound)
     if kind is list:
@@ -122,8 +123,8 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
         new.tracker = walk.copy_of(attributes["tracker"])
         return
     for attribute, value in attributes.items():
-        if id(value) in memo:
-            twin = memo[id(value)]
+        if address(value) in memo:
+            twin = memo[address(value)]
         elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
             twin = walk.remember(value, [])
             walk.note_node_list(value, twin, inbound=inbound)
@@ -133,7 +134,7 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
 
 
 def _make_node(walk: Any, obj: Any) -> Any:
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     walk.fill_later(_fill_node, obj, new)
     return new
 
@@ -143,7 +144,7 @@ def _fill_node(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_tracker(walk: Any, obj: Any) -> Any:
-    new = walk.memo[id(obj)] = object.__new__(type(obj))
+    new = walk.memo[address(obj)] = object.__new__(type(obj))
     if not _keras.copy_tracker(obj, new, walk.memo, walk.copy_of):
         walk.note_tracker(obj, new)
     return new
@@ -162,10 +163,10 @@ def _tracked(
 
     def make(walk: Any, obj: Any) -> Any:
         memo, attributes = walk.memo, obj.__dict__
-        tracker = memo.get(id(attributes.get("tracker")))
+        tracker = memo.get(address(attributes.get("tracker")))
         if tracker is None or len(attributes) != 1 or (obj and not is_simple(obj)):
             return usual(walk, obj)
-        new = memo[id(obj)] = blank(tracked)
+        new = memo[address(obj)] = blank(tracked)
         if obj:
             add(new, obj)
         new.tracker = tracker
