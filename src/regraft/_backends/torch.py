@@ -124,18 +124,39 @@ def copy_values(
     values: list[Any], walk: Any, layouts: list[Any] | None = None
 ) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
+    if walk.rules.device is None:
+        _copy_together([value for value in values if value.is_cuda], walk)
+    return [_copied(value, walk) for value in values]
+
+
+def _copy_together(values: list[Any], walk: Any) -> None:
+    """Copies parameters on a GPU, where the launch for each would take most time."""
+    alike: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
-        _copied(value, walk)
-    return map(walk.known, values)
+        if walk.known(value) is None and _can_wait(value):
+            # Of mixed dtypes each would be copied by itself after all.
+            olds, news = alike.setdefault((value.device, value.dtype), ([], []))
+            olds.append(value.detach())
+            news.append(torch.empty_like(olds[-1]))
+            walk.remember(value, _like(value, news[-1]))
+    for olds, news in alike.values():
+        torch._foreach_copy_(news, olds)
 
 
 def _copied(value: Any, walk: Any) -> Any:
     """Returns the copy of a tensor; others may hold one that waits for its value."""
-    if walk.known(value) is not None or not _can_wait(value):
+    known = walk.known(value)
+    if known is not None:
+        return known
+    if not _can_wait(value):
         return _copy(value, walk)
     data = _copy_on(value.detach(), walk.rules.device or value.device)
-    new = torch.Tensor._make_subclass(type(value), data, value.requires_grad)
-    return walk.remember(value, new)
+    return walk.remember(value, _like(value, data))
+
+
+def _like(value: Any, data: Any) -> Any:
+    """Returns a tensor of the same class, of which this is the storage."""
+    return torch.Tensor._make_subclass(type(value), data, value.requires_grad)
 
 
 def cast_value(value: Any, dtype: str) -> Any:
