@@ -425,6 +425,28 @@ def test_weak_containers_point_at_copies_of_things_that_look_empty():
     assert new_by_value["inner"] is new
 
 
+class Thrifty:
+    """Leaves out of pickles what it can work out, and what it cannot write."""
+
+    def __init__(self, part):
+        self.part, self.same, self.size = part, part, 3
+        self.lock, self.notes = threading.Lock(), ["mine"]
+
+    def __getstate__(self):
+        return {"part": self.part}
+
+
+def test_what_pickles_leave_out_is_copied_where_it_is_known():
+    old = Thrifty([1])
+    new = regraft.clone(Holder(old)).value
+    assert new.part == [1]
+    assert new.part is not old.part
+    assert new.same is new.part
+    assert new.size == 3
+    assert not hasattr(new, "lock")
+    assert not hasattr(new, "notes")
+
+
 class Steps:
     """Is made again from what it holds, and looks into it at once."""
 

@@ -32,6 +32,19 @@ def _():
     return around(layer)
 
 
+@case("custom/super_kept_for_later")
+def _():
+    class Remembers(Scale):
+        def __init__(self, factor):
+            super().__init__(factor)
+            self.base = super()
+
+        def call(self, x):
+            return self.base.call(x) + 1.0
+
+    return around(Remembers(0.5))
+
+
 @case("custom/layers_outside_the_graph")
 def _():
     case = around(Scale(0.5))

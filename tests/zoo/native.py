@@ -203,6 +203,16 @@ def _():
     return _around(_wrapped(module))
 
 
+@case("native/torch_normalised_weights", TORCH)
+def _():
+    import torch
+
+    # These keep hooks, which are wrapped, and a weight that was computed.
+    first = torch.nn.utils.weight_norm(torch.nn.Linear(4, 4))
+    second = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
+    return _around(_wrapped(torch.nn.Sequential(first, second)))
+
+
 @case("native/torch_parameter_and_buffer", TORCH)
 def _():
     import torch

@@ -241,7 +241,9 @@ def contents(obj: Any) -> Any:
         return [torch.fx.GraphModule, obj.code, state]
     if isinstance(obj, torch.Tensor):
         numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
-        return [type(obj), obj.requires_grad, str(obj.layout), *numbers]
+        # Whatever was computed is no leaf, and its copy has no history.
+        is_trained = obj.is_leaf and obj.requires_grad
+        return [type(obj), is_trained, str(obj.layout), *numbers]
     return None
 
 

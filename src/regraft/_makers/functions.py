@@ -53,6 +53,14 @@ def _make_method(walk: Any, obj: Any) -> Any:
     return walk.remember(obj, types.MethodType(function, owner))
 
 
+def _make_super(walk: Any, obj: Any) -> Any:
+    """Returns what finds the methods of base classes for the copy."""
+    owner = walk.copy_of(obj.__self__)
+    if owner is obj.__self__:
+        return walk.remember(obj, obj)
+    return walk.remember(obj, super(obj.__thisclass__, owner))
+
+
 def _make_wrapper(walk: Any, obj: Any) -> Any:
     """Puts the same around the copy of a function; what was cached is not its."""
     inner: Any = obj.__wrapped__
@@ -100,5 +108,6 @@ MAKERS: dict[type, Maker] = {
     types.BuiltinMethodType: _make_builtin_method,
     types.MethodWrapperType: _make_builtin_method,
     functools.partial: _make_partial,
+    super: _make_super,
     **dict.fromkeys(_functions.WRAPPERS, _make_wrapper),
 }

@@ -193,6 +193,7 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
             new.append(walk.copy_of(item))
         for key, value in pairs or ():
             new[walk.copy_of(key)] = walk.copy_of(value)
+        _add_what_is_known(walk, obj, new)
 
     # The state's copy must be complete before an object's own `__setstate__`
     # reads it, so it is filled after everything else that is pending.
@@ -208,6 +209,22 @@ def _is_written_in_python(kind: type) -> bool:
     """Tells whether a class has no base, apart from `object`, that is written in C."""
     is_heap_type = 1 << 9
     return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
+
+
+def _add_what_is_known(walk: Any, obj: Any, new: Any) -> None:
+    """Gives a copy attributes that its class leaves out of pickles.
+
+    A class does so to spare files what can be worked out, or what cannot be written.
+    The first is wanted here, as far as the walk has met it; the second stays out.
+    """
+    mine = getattr(new, "__dict__", None)
+    if type(mine) is not dict:
+        return
+    for name, value in vars(obj).items():
+        if name not in mine:
+            twin = value if type(value) in ATOMS else walk.known(value)
+            if twin is not None or value is None:
+                mine[name] = twin
 
 
 def _set_state(new: Any, state: Any) -> None:
