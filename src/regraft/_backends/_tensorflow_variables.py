@@ -69,8 +69,29 @@ def _read(value: Any) -> Any:
 
 
 def _read_all(values: list[Any]) -> list[Any]:
-    """Reads variables in one step, for a quarter of what single steps take."""
+    """Reads variables by the dozen, for a quarter of what single steps take."""
     if any(map(is_spread, values)):
+        return [_read(value) for value in values]
+    alike: dict[Any, list[int]] = {}
+    for place, value in enumerate(values):
+        alike.setdefault(value.dtype, []).append(place)
+    found = dict[int, Any]()
+    for places in alike.values():
+        for start in range(0, len(places), _AT_ONCE):
+            batch = places[start : start + _AT_ONCE]
+            data = _read_together([values[place] for place in batch])
+            found.update(zip(batch, data, strict=True))
+    return [found[place] for place in range(len(values))]
+
+
+# How many are read in one step. TensorFlow makes a kernel for each new list of shapes,
+# which takes longer than reading; layers that are alike need one for all.
+_AT_ONCE = 32
+
+
+def _read_together(values: list[Any]) -> list[Any]:
+    """Reads variables of one dtype in one step, if they are as many as always."""
+    if len(values) != _AT_ONCE:
         return [_read(value) for value in values]
     dtypes = [value.dtype.as_datatype_enum for value in values]
     attributes = "N", len(values), "dtypes", dtypes
@@ -128,7 +149,8 @@ def _variable_like(value: Any) -> Any:
         value.dtype,
         value.shape,
         shared_name=context.anonymous_name(),
-        debug_name=name,
+        # As TensorFlow named the original's: it keeps a kernel for each name.
+        debug_name=f"{name}/",
     )
     new = object.__new__(ResourceVariable)
     handle._handle_data = whole["_handle"]._handle_data
