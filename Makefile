@@ -65,6 +65,7 @@ zoo: $(VENV)/test.stamp ## the table of large published models
 bench: $(VENV)/bench.stamp ## time clone, edits and replicate on every backend, draw the charts
 	@set -e; for b in $(BACKENDS); do \
 		echo "==> $$b"; KERAS_BACKEND=$$b $(PY) benchmarks/clone.py; \
+		KERAS_BACKEND=$$b $(PY) benchmarks/first.py; \
 		KERAS_BACKEND=$$b $(PY) benchmarks/scaling.py; \
 		KERAS_BACKEND=$$b $(PY) benchmarks/graph.py; \
 		KERAS_BACKEND=$$b $(PY) benchmarks/replicate.py; \

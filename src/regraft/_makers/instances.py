@@ -193,7 +193,8 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
             new.append(walk.copy_of(item))
         for key, value in pairs or ():
             new[walk.copy_of(key)] = walk.copy_of(value)
-        _add_what_is_known(walk, obj, new)
+        if state is not None and type(new) is type(obj):  # It was really made anew.
+            _add_what_is_known(walk, obj, new)
 
     # The state's copy must be complete before an object's own `__setstate__`
     # reads it, so it is filled after everything else that is pending.
