@@ -24,7 +24,6 @@ from tensorflow.python.saved_model import load
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
 from tensorflow.python.trackable.base import Trackable, TrackableReference
-from tensorflow.python.trackable.data_structures import ListWrapper
 from tensorflow.python.util import tf_decorator
 
 from .._errors import CopyError, explain
@@ -295,11 +294,10 @@ def list_like(other: list[Any], items: list[Any]) -> list[Any]:
     The wrapper would ask each item a dozen questions, to know whether it is saved.
     Of an operation that is known: it is, if it is a layer.
     """
-    if type(other) is not ListWrapper or not all(
-        isinstance(item, keras.Operation) for item in items
-    ):
+    are_operations = all(isinstance(item, keras.Operation) for item in items)
+    if type(other) is not data_structures.ListWrapper or not are_operations:
         return type(other)(items)
-    new: Any = ListWrapper([])
+    new: Any = data_structures.ListWrapper([])
     new._maybe_initialize_trackable()
     saved = {str(i): x for i, x in enumerate(items) if isinstance(x, Trackable)}
     references = [TrackableReference(name, x) for name, x in saved.items()]

@@ -125,10 +125,8 @@ class Build:
         model = part.operation
         memo = self._memo(key, model, graph)
         memo.update({address(a): b for a, b in _keras.graph_fields(model, graph)})
-        for operation in model.operations:
-            memo.setdefault(
-                address(operation), None
-            )  # It is no part of the model any more.
+        for operation in model.operations:  # Others are no part of it any more.
+            memo.setdefault(address(operation), None)
         new, walk = self._shell(model, memo, len(graph.output_names))
         replaced = {address(memo[address(x)]) for x in model.operations}
         _keras.track_graph_layers(new, replaced)

@@ -38,8 +38,9 @@ def copy_tracker(
     config: dict[str, Any] = {}
     stored_ids: dict[str, set[int]] = {}
     for name, (test, store) in tracker.config.items():
-        if type(store) is list and name in before and address(store) not in memo:
-            twin = memo[address(store)] = []
+        key = address(store)
+        if type(store) is list and name in before and key not in memo:
+            twin = memo[key] = []
             if store:
                 twin += map(copy_of, store)
                 complete = complete and before[name] == set(map(id, store))

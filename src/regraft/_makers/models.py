@@ -109,11 +109,11 @@ def _copy_index(walk: Any, index: Any) -> None:
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     """Makes a list of the same class, for what will turn out to be the copy's."""
-    memo = walk.memo
-    if address(nodes) in memo:
+    memo, key = walk.memo, address(nodes)
+    if key in memo:
         return
     kind = type(nodes)
-    new = memo[address(nodes)] = list.__new__(kind)
+    new = memo[key] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
     walk.note_node_list(nodes, new, inbound=inbound)
     if kind is list:
