@@ -3,6 +3,7 @@
 import functools
 import random
 import threading
+import warnings
 
 import keras
 import numpy as np
@@ -341,6 +342,118 @@ def test_reading_the_model_from_a_global_warns_with_path_and_name():
     text = str(caught[0].message)
     assert "`GLOBAL_LAYER`" in text
     assert "globals/uses_global.function" in text
+
+
+def closing_over(part, default=None):
+    """Returns a model whose class, not an object of it, knows a part of it."""
+
+    def adding(function):
+        return lambda self, x: function(self, x) + part[0](x)
+
+    class Closing(keras.Model):
+        def __init__(self):
+            super().__init__(name="closing")
+            self.parts = list(part)
+
+        @property
+        def first(self):
+            return part[0]
+
+        @adding
+        def decorated(self, x, other=default):
+            return x
+
+        def call(self, x):
+            return self.parts[0](x)
+
+    model = Closing()
+    model(keras.ops.ones((1, 4)))
+    return model
+
+
+def test_a_class_that_closes_over_the_model_warns_with_path_and_name():
+    model = closing_over([layers.Dense(4, name="inside")])
+    with pytest.warns(regraft.GlobalReferenceWarning) as caught:
+        regraft.clone(model)
+    texts = [str(warning.message) for warning in caught]
+    for name in ("first", "adding.<locals>.<lambda>"):
+        (text,) = [text for text in texts if f"{name}` reads `part`" in text]
+        assert "(Dense 'closing/inside') from the function around its class" in text
+        assert "where: closing\n" in text
+        assert "what to do: make it an attribute of a layer" in text
+
+
+def test_a_class_whose_default_is_a_layer_warns():
+    model = closing_over([layers.Dense(4)], default=layers.Dense(2, name="default"))
+    with pytest.warns(regraft.GlobalReferenceWarning, match="from a default"):
+        regraft.clone(model)
+
+
+def test_a_class_that_holds_a_layer_warns():
+    class Holding(layers.Layer):
+        inner = layers.Dense(4, name="inner")
+
+    with pytest.warns(regraft.GlobalReferenceWarning) as caught:
+        regraft.clone(Holding(name="holding"))
+    text = str(caught[0].message)
+    assert "Holding` reads `inner` (Dense 'inner') from its body" in text
+    assert "where: holding\n" in text
+
+
+def test_a_class_that_closes_over_what_is_kept_does_not_warn():
+    inside = layers.Dense(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.GlobalReferenceWarning)
+        regraft.clone(closing_over([inside]), keep=[inside])
+
+
+def test_verifying_does_not_repeat_the_warning():
+    model = closing_over([layers.Dense(4)])
+    with pytest.warns(regraft.GlobalReferenceWarning):
+        twin = regraft.clone(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.GlobalReferenceWarning)
+        regraft.verify(model, twin, keras.ops.ones((1, 4)))
+
+
+def test_a_loss_that_closes_over_a_layer_warns():
+    features = layers.Dense(2, name="features")
+
+    class Perceptual(keras.losses.Loss):
+        def call(self, y_true, y_pred):
+            return keras.ops.mean((features(y_true) - features(y_pred)) ** 2)
+
+    model = small_model()
+    model.compile(loss=Perceptual())
+    with pytest.warns(regraft.GlobalReferenceWarning, match="reads `features`"):
+        regraft.clone(model)
+
+
+def test_a_method_of_the_class_stays_a_method_of_the_class():
+    log = []
+
+    class Noting(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.callback, self.counter = self.note, self.count
+
+        def note(self, x):
+            log.append(x)
+
+        @classmethod
+        def count(cls):
+            return len(log)
+
+        def build(self, shape):
+            log.append(shape)
+
+    layer = Noting()
+    copy = regraft.clone(layer)
+    assert copy.callback.__func__ is Noting.note
+    assert copy.callback.__self__ is copy
+    copy.callback(1)
+    assert layer.counter() == copy.counter() == 1
+    assert regraft.verify(layer, copy).same
 
 
 # --- fresh, share, seed ------------------------------------------------------

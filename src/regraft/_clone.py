@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
-from . import _fresh, _functions, _keras, _precision, _reshape
+from . import _fresh, _keras, _precision, _reshape, _shared_code
 from ._arguments import check, check_place
-from ._errors import CopyError, GlobalReferenceWarning, explain
+from ._errors import CopyError, explain
 from ._follow import Follow
 from ._identity import address
-from ._parts import is_model_state
 from ._placement import Layouts
 from ._rename import rename
 from ._rules import Rules
@@ -143,7 +141,7 @@ def clone(
     except BaseException:
         walk.release()
         raise
-    _warn_about_globals(walk)
+    _shared_code.warn_of_parts(walk)
     return new
 
 
@@ -232,44 +230,6 @@ def _reset_training(walk: Walk) -> None:
         if isinstance(operation, _keras.Trainer) and operation.compiled:
             for metric in _keras.compile_metrics(operation):
                 metric.reset_state()
-
-
-def _warn_about_globals(walk: Walk) -> None:
-    """Warns of functions that reach a part of the model through a global."""
-    functions = list(walk.functions)
-    for kind in {type(old) for old, _ in walk.operations}:
-        for base in kind.__mro__:
-            if not _is_library(base.__module__):
-                members = vars(base).values()
-                functions += [f for f in members if isinstance(f, types.FunctionType)]
-    for function in functions:
-        if _is_library(function.__module__ or ""):
-            continue
-        for name in _functions.global_names(function.__code__):
-            found = function.__globals__.get(name)
-            if found is None or not is_model_state(found):
-                continue
-            if walk.known(found) is not found:
-                where = walk.path_of(function)
-                what = getattr(found, "path", None) or getattr(found, "name", "?")
-                warnings.warn(
-                    explain(
-                        f"The function `{function.__qualname__}` reads "
-                        f"`{name}` ({type(found).__name__} {what!r}) from a module "
-                        "global, so the copy uses the original's.",
-                        where=where,
-                        expected="a closure, a default argument or an attribute",
-                        received=f"the global name `{name}`",
-                        fix="pass it to the function, or make it an attribute of a "
-                        "layer",
-                    ),
-                    GlobalReferenceWarning,
-                    stacklevel=3,
-                )
-
-
-def _is_library(module: str) -> bool:
-    return module.split(".")[0] in {"builtins", "keras", "keras_hub", "torch", "flax"}
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

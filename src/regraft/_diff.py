@@ -169,7 +169,9 @@ class Comparison:
         elif isinstance(left, types.FunctionType):
             yield from self._compare_functions(left, right, path)
         elif isinstance(left, types.MethodType):
-            self._push(left.__func__, right.__func__, f"{path}.__func__")
+            same = left.__func__ is right.__func__
+            if not (same and _functions.is_shared_by_class(left, is_model_state)):
+                self._push(left.__func__, right.__func__, f"{path}.__func__")
             self._push(left.__self__, right.__self__, f"{path}.__self__")
         elif isinstance(left, _functions.CachedFunction):
             limits = left.cache_parameters(), right.cache_parameters()

@@ -11,7 +11,7 @@ RegraftError
 ├── ReplicaError (RuntimeError)      a step on many devices cannot be finished
 ├── ShapeError (ValueError)          a layer cannot follow another input shape
 └── DifferenceError (AssertionError) two models that should be equal are not
-GlobalReferenceWarning (UserWarning) a function reads the model from a global
+GlobalReferenceWarning (UserWarning) shared code reads a part of the model
 ClassChangedWarning (UserWarning)    an edited model is no longer of its class
 EditNotSavedWarning (UserWarning)    a file would not have what was edited
 SingleDeviceWarning (UserWarning)    a model was replicated onto one device
@@ -66,7 +66,7 @@ class DifferenceError(RegraftError, AssertionError):
 
 
 class GlobalReferenceWarning(UserWarning):
-    """A function of the model reads a layer or variable from a module global."""
+    """A function reads a part of the model from a global, or around its class."""
 
 
 class ClassChangedWarning(UserWarning):

@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from ._identity import address
 
@@ -19,14 +19,45 @@ WRAPPERS: Any = (CachedFunction, staticmethod, classmethod)
 
 def captured(function: types.FunctionType) -> Iterator[Any]:
     """Yields all that a function carries with it besides its code."""
-    for cell in function.__closure__ or ():
+    return (value for _, value in captured_by_name(function))
+
+
+def captured_by_name(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yields all that a function carries with it, and what its code calls that."""
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield cell.cell_contents
+            yield name, cell.cell_contents
         except ValueError:  # An empty cell: the name is bound later, or never.
             continue
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    yield from function.__dict__.values()
+    names = code.co_varnames[: code.co_argcount][::-1]
+    for i, default in enumerate(reversed(function.__defaults__ or ())):
+        yield names[i] if i < len(names) else "?", default
+    yield from (function.__kwdefaults__ or {}).items()
+    yield from function.__dict__.items()
+
+
+def is_shared_by_class(
+    method: types.MethodType, is_model_state: Callable[[Any], bool]
+) -> bool:
+    """Tells whether the class of a method's object defines the method.
+
+    Then its function is found there by everybody, and stays what it is. One that
+    carries a part of a model is made anew all the same, where that can be done.
+
+    Args:
+        method: The method.
+        is_model_state: Asked of a captured object: is it part of a model?
+    """
+    owner, function = method.__self__, cast(Any, method.__func__)
+    is_written = isinstance(function, types.FunctionType)
+    if is_written and any(map(is_model_state, captured(function))):
+        return False
+    for base in (owner if isinstance(owner, type) else type(owner)).__mro__:
+        found: Any = vars(base).get(getattr(function, "__name__", ""))
+        if function is found or function is getattr(found, "__func__", None):
+            return True
+    return False
 
 
 def is_importable(function: types.FunctionType) -> bool:

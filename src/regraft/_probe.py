@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from . import _backends, _keras
-from ._clone import clone
+from ._clone import clone_onto
 from ._errors import RegraftError, UsageError, UsageTypeError, explain
 from ._values import Difference, compare_arrays, same_atom, to_numpy
 
@@ -92,7 +92,7 @@ Answer = dict[str, Any]
 def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) -> Answer:
     """Asks a copy of the model, with nobody's random numbers fixed."""
     try:
-        probe = clone(model)
+        probe = clone_onto(model)
     except RegraftError as error:
         return {"cannot be copied to be run": type(error).__name__}
     with _keras.quiet_globals(), _backends.active().fixed_global_rng():
@@ -143,7 +143,7 @@ def _step(probe: Any, inputs: Any) -> Answer:
         return generator.integers(0, output.shape[-1], output.shape[:-1])
 
     for targets in (likely, classes):
-        trial = clone(probe)
+        trial = clone_onto(probe)
         try:
             wanted = keras.tree.map_structure(targets, outputs)
             logs = trial.train_on_batch(inputs, wanted, return_dict=True)

@@ -16,6 +16,7 @@ from ._identity import address
 from ._parts import path_between
 from ._rules import Rules
 from ._walk import Walk
+from ._wiring import Wiring
 
 Memo = dict[int, Any]
 
@@ -26,7 +27,6 @@ class PartsWalk(Walk):
     def __init__(self, root: Any, model: Any, *, rules: Rules | None = None) -> None:
         super().__init__(root, rules=rules)
         self.model = model
-        self.graphs: list[Any] = []
 
     def path_of(self, obj: Any) -> str:
         """Returns the way from the model to an object, for a message."""
@@ -34,16 +34,27 @@ class PartsWalk(Walk):
 
 
 class _Transplant(PartsWalk):
-    """Leaves it to the end to number nodes that it did not make itself."""
+    """A walk around parts, calls among them, that it did not make itself."""
+
+    def __init__(self, root: Any, model: Any, *, rules: Rules | None = None) -> None:
+        super().__init__(root, model, rules=rules)
+        self.wiring = _Adoption()
+
+
+class _Adoption(Wiring):
+    """Numbers the nodes of graphs as the operations list them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adopting: list[Any] = []
 
     def note_graph(self, graph: Any, new: Any) -> None:
-        self.graphs.append(new)
+        self._adopting.append(new)
 
-    def run(self) -> Any:
-        new = super().run()
-        for graph in self.graphs:
+    def finish(self, memo: Memo) -> None:
+        super().finish(memo)
+        for graph in self._adopting:
             _keras.adopt_nodes(graph)
-        return new
 
 
 class _WithoutSlots(Rules):

@@ -30,6 +30,7 @@ from ._identity import address, address_by_id, new_id
 from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
 from ._parts import is_model_state, path_between
 from ._rules import Rules
+from ._wiring import Wiring
 
 _MISSING: Any = object()
 
@@ -61,11 +62,8 @@ class Walk:
         self.seed_generators: list[tuple[Any, Any]] = []
         self.initializers: list[tuple[Any, Any]] = []
         self.functions: list[types.FunctionType] = []
-        self._graphs: list[tuple[Any, Any]] = []
-        self._tensors: list[tuple[Any, Any, Any]] = []
+        self.wiring = Wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
-        self._cut: set[int] = set()
         self.keep = keep
         self._makers: dict[type, Maker] = {}
         # Those that may be used without asking `keep`, which wants to see everything.
@@ -92,7 +90,7 @@ class Walk:
                 new = self.copy_of(self.root)
                 self._drain()
                 self._allocate()  # Devices copy while the rest is being wired.
-                self._wire_nodes()
+                self.wiring.finish(self.memo)
             for _, optimizer in self.optimizers:
                 _keras.reindex_optimizer(optimizer, self.variables)
             return new
@@ -105,6 +103,10 @@ class Walk:
         self.copy_of(self.root)
         self._drain()
         return self
+
+    def kinds(self) -> list[type]:
+        """Returns the classes of what the walk has met, apart from atoms."""
+        return list(self._makers)
 
     def known(self, obj: Any) -> Any:
         """Returns the copy of an object that the walk has met, or None."""
@@ -219,28 +221,6 @@ class Walk:
         """Schedules `fill(new, value)`, which takes memory for a value."""
         self._allocations.append((fill, new, value))
 
-    def cut(self, tensor: Any) -> None:
-        """Says that what produced a tensor is not part of the copy."""
-        self._cut.add(address(tensor))
-
-    def is_cut(self, tensor: Any) -> bool:
-        """Tells whether `cut` was said of a tensor."""
-        return address(tensor) in self._cut
-
-    def note_tensor(self, tensor: Any, new: Any, node: Any) -> None:
-        """Notes a symbolic tensor of a node: its history is written at the end."""
-        self._tensors.append((tensor, new, node))
-
-    def note_graph(self, graph: Any, new: Any) -> None:
-        """Notes a graph, whose index of nodes is written at the end."""
-        self._graphs.append((graph, new))
-
-    def note_node_list(
-        self, nodes: list[Any], new: list[Any], *, inbound: bool
-    ) -> None:
-        """Notes a list of call nodes, which is filled at the end."""
-        self._node_lists.append((nodes, new, inbound))
-
     def note_tracker(self, tracker: Any, new: Any) -> None:
         """Notes a tracker, whose index of identities is written at the end."""
         self._trackers.append((tracker, new))
@@ -352,30 +332,6 @@ class Walk:
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
             fill(self, obj, new)
-
-    def _wire_nodes(self) -> None:
-        """Gives operations their nodes, and tensors and graphs the new numbers."""
-        memo = self.memo
-        index: dict[int, int] = {}
-        for nodes, new, inbound in self._node_lists:
-            mine = [
-                memo[address(node)]
-                for node in list.__iter__(nodes)
-                if address(node) in memo
-            ]
-            list.extend(new, mine)
-            if inbound:
-                for i, node in enumerate(mine):
-                    index[address(node)] = i
-        for _, graph in self._graphs:  # Layers that both models share get a new call.
-            for node in _keras.own_nodes(graph):
-                if address(node) not in index:
-                    index[address(node)] = _keras.append_call(node)
-        for tensor, new, producer in self._tensors:
-            node = memo.get(address(producer))
-            _keras.set_history(new, tensor, node, index.get(address(node), 0))
-        for _, new in self._graphs:
-            _keras.set_node_keys(new, index)
 
     def _allocate(self) -> None:
         """Takes the memory: from here on nothing new is discovered."""

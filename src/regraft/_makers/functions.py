@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import _functions
 from .._identity import address
+from .._parts import is_model_state
 from .base import Maker
 
 
@@ -47,7 +48,9 @@ def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_method(walk: Any, obj: Any) -> Any:
-    function, owner = walk.copy_of(obj.__func__), walk.copy_of(obj.__self__)
+    function, owner = obj.__func__, walk.copy_of(obj.__self__)
+    if not _functions.is_shared_by_class(obj, is_model_state):
+        function = walk.copy_of(function)
     if function is obj.__func__ and owner is obj.__self__:
         return walk.remember(obj, obj)
     return walk.remember(obj, types.MethodType(function, owner))

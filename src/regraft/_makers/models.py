@@ -43,8 +43,8 @@ def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
     object.__setattr__(new, "__dict__", state)
     if _keras.history(obj) is not None:
         node = _keras.producer(obj)
-        walk.note_tensor(obj, new, node)
-        if not walk.is_cut(obj):
+        walk.wiring.note_tensor(obj, new, node)
+        if not walk.wiring.is_cut(obj):
             walk.copy_of(node)
 
 
@@ -78,9 +78,9 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         if losses and not all(walk.backend.is_concrete(loss) for loss in losses):
             _hollow_list(walk, losses, name)
     if _keras.is_graph(obj):
-        walk.note_graph(obj, new)
+        walk.wiring.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
-            walk.cut(tensor)
+            walk.wiring.cut(tensor)
         state.pop("_nodes", None)
         if walk.keep is None:
             for name in _keras.GRAPH_INDICES:
@@ -115,7 +115,7 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     kind = type(nodes)
     new = memo[key] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
-    walk.note_node_list(nodes, new, inbound=inbound)
+    walk.wiring.note_list(nodes, new, inbound=inbound)
     if kind is list:
         return
     attributes = nodes.__dict__
@@ -127,7 +127,7 @@ def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
             twin = memo[address(value)]
         elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
             twin = walk.remember(value, [])
-            walk.note_node_list(value, twin, inbound=inbound)
+            walk.wiring.note_list(value, twin, inbound=inbound)
         else:
             twin = walk.copy_of(value)
         object.__setattr__(new, attribute, twin)

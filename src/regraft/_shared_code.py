@@ -1,0 +1,136 @@
+"""Code that both models run, and the parts of the original that it reads.
+
+A function on a layer is rebuilt over the copies of what it closes over. Globals, and
+classes with all that is in them, belong to everybody: they stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import _functions
+from ._errors import GlobalReferenceWarning, explain
+from ._parts import is_model_state
+from ._walk import Walk
+
+_LIBRARIES = {
+    *("builtins", "collections", "weakref", "numpy", "regraft"),
+    *("keras", "keras_hub", "jax", "jaxlib", "flax", "torch", "tensorflow"),
+}
+
+
+class _Reading(NamedTuple):
+    """A name by which shared code knows an object, perhaps a part of a model."""
+
+    reader: str
+    name: str
+    place: str
+    value: Any
+
+
+def warn_of_parts(walk: Walk) -> None:
+    """Warns of parts that shared code goes on reading from the original."""
+    for runner, reading in _readings(walk):
+        part = _part_of_a_model(reading.value)
+        if part is None or walk.known(part) is part:
+            continue
+        what = getattr(part, "path", None) or getattr(part, "name", "?")
+        warnings.warn(
+            explain(
+                f"{reading.reader} reads `{reading.name}` ({type(part).__name__} "
+                f"{what!r}) from {reading.place}, so the copy uses the original's.",
+                where=_path_of(walk, runner),
+                expected="a part of the model that is an attribute of a layer, or an "
+                "argument of the function",
+                received=f"`{reading.name}` from {reading.place}",
+                fix="make it an attribute of a layer and read it from there, or pass "
+                "it to the function",
+            ),
+            GlobalReferenceWarning,
+            stacklevel=3,
+        )
+
+
+def _readings(walk: Walk) -> Iterator[tuple[Any, _Reading]]:
+    """Yields what shared code reads, each with the function or class that runs it."""
+    for function in walk.functions:
+        yield from ((function, reading) for reading in _of_globals(function))
+    for kind in walk.kinds():
+        for base in kind.__mro__:
+            if not _is_library(base):
+                yield from ((kind, reading) for reading in _of_class(base))
+
+
+def _of_class(kind: type) -> Iterator[_Reading]:
+    for name, value in vars(kind).items():
+        yield _Reading(f"The class `{kind.__qualname__}`", name, "its body", value)
+    for function in _functions_in(kind):
+        yield from _of_globals(function)
+        yield from _of_closures(function)
+
+
+def _of_globals(function: types.FunctionType) -> Iterator[_Reading]:
+    if not _is_library(function):
+        reader = f"The function `{function.__qualname__}`"
+        for name in _functions.global_names(function.__code__):
+            found = function.__globals__.get(name)
+            if found is not None:
+                yield _Reading(reader, name, "a module global", found)
+
+
+def _of_closures(method: types.FunctionType) -> Iterator[_Reading]:
+    """Yields what a method of a class carries with it, through its decorators."""
+    reader = f"The function `{method.__qualname__}`"
+    stack, seen = [method], set[types.FunctionType]()
+    while stack:
+        function = stack.pop()
+        if function in seen or _is_library(function):
+            continue
+        seen.add(function)
+        for name, value in _functions.captured_by_name(function):
+            if isinstance(value, types.FunctionType):
+                stack.append(value)
+            is_closed_over = name in function.__code__.co_freevars
+            place = "the function around its class" if is_closed_over else "a default"
+            yield _Reading(reader, name, place, value)
+
+
+def _functions_in(kind: type) -> Iterator[types.FunctionType]:
+    """Yields the functions that a class defines, also behind its descriptors."""
+    for name, member in vars(kind).items():
+        if name in ("__new__", "__init__"):  # They are not called for a copy.
+            continue
+        inner: tuple[Any, ...] = (member,)
+        if isinstance(member, property):
+            inner = (member.fget, member.fset, member.fdel)
+        elif isinstance(member, staticmethod | classmethod):
+            inner = (member.__func__,)
+        elif isinstance(member, functools.cached_property):
+            inner = (member.func,)
+        yield from (f for f in inner if isinstance(f, types.FunctionType))
+
+
+def _part_of_a_model(value: Any) -> Any:
+    """Returns a value that is a part of a model, or the first such in a container."""
+    if is_model_state(value):
+        return value
+    items: Any = value.values() if type(value) is dict else value
+    if type(value) in (list, tuple, dict, set):
+        return next(filter(is_model_state, items), None)
+    return None
+
+
+def _path_of(walk: Walk, runner: Any) -> str:
+    """Returns the path of a function, or of an object of a class."""
+    if not isinstance(runner, type):
+        return walk.path_of(runner)
+    found = next((old for old, _ in walk.operations if type(old) is runner), None)
+    return runner.__qualname__ if found is None else walk.path_of(found)
+
+
+def _is_library(code: Any) -> bool:
+    return (code.__module__ or "").split(".")[0] in _LIBRARIES

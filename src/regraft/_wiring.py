@@ -1,0 +1,70 @@
+"""Call nodes, which are wired when it is known which of them belong to the copy.
+
+An operation also lists calls that other models made. Which of its calls the copy has is
+known when the walk has seen everything; until then the lists wait here, and with them
+the tensors and graphs that know a call by its number in such a list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _keras
+from ._identity import address
+
+
+class Wiring:
+    """What is to be wired at the end of a walk."""
+
+    def __init__(self) -> None:
+        self._graphs: list[tuple[Any, Any]] = []
+        self._tensors: list[tuple[Any, Any, Any]] = []
+        self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
+        self._cut: set[int] = set()
+
+    def cut(self, tensor: Any) -> None:
+        """Says that what produced a tensor is not part of the copy."""
+        self._cut.add(address(tensor))
+
+    def is_cut(self, tensor: Any) -> bool:
+        """Tells whether `cut` was said of a tensor."""
+        return address(tensor) in self._cut
+
+    def note_tensor(self, tensor: Any, new: Any, node: Any) -> None:
+        """Notes a symbolic tensor of a node, which will get its history."""
+        self._tensors.append((tensor, new, node))
+
+    def note_graph(self, graph: Any, new: Any) -> None:
+        """Notes a graph, which will get its index of nodes."""
+        self._graphs.append((graph, new))
+
+    def note_list(self, nodes: list[Any], new: list[Any], *, inbound: bool) -> None:
+        """Notes a list of call nodes, which will be filled."""
+        self._node_lists.append((nodes, new, inbound))
+
+    def finish(self, memo: dict[int, Any]) -> None:
+        """Gives operations their nodes, and tensors and graphs the new numbers.
+
+        Args:
+            memo: The copies of all that the walk has met, by identity.
+        """
+        index: dict[int, int] = {}
+        for nodes, new, inbound in self._node_lists:
+            mine = [
+                memo[address(node)]
+                for node in list.__iter__(nodes)
+                if address(node) in memo
+            ]
+            list.extend(new, mine)
+            if inbound:
+                for i, node in enumerate(mine):
+                    index[address(node)] = i
+        for _, graph in self._graphs:  # Layers that both models share get a new call.
+            for node in _keras.own_nodes(graph):
+                if address(node) not in index:
+                    index[address(node)] = _keras.append_call(node)
+        for tensor, new, producer in self._tensors:
+            node = memo.get(address(producer))
+            _keras.set_history(new, tensor, node, index.get(address(node), 0))
+        for _, new in self._graphs:
+            _keras.set_node_keys(new, index)
