@@ -12,9 +12,9 @@ import logging
 import numbers
 import pathlib
 import re
+import sys
 import types
 import uuid
-from functools import cached_property
 
 import numpy as np
 
@@ -38,11 +38,9 @@ ATOMS: frozenset[type] = frozenset(
         types.MemberDescriptorType,
         types.MethodDescriptorType,
         types.WrapperDescriptorType,
-        property,
         inspect.Signature,
         inspect.Parameter,
         re.Pattern,
-        cached_property,
         decimal.Decimal,
         fractions.Fraction,
         uuid.UUID,
@@ -63,13 +61,21 @@ _SHARED_FAMILIES: tuple[type, ...] = (
     types.GenericAlias,
     types.UnionType,
     enum.Enum,
-    np.generic,
     np.dtype,
-    np.ufunc,
-    pathlib.PurePath,
     datetime.tzinfo,
     logging.Logger,
     contextvars.ContextVar,
+)
+
+# Values whose classes do not say, when asked how to copy one, what else is on it.
+_VALUES: tuple[type, ...] = (
+    pathlib.PurePath,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    fractions.Fraction,
+    uuid.UUID,
 )
 
 
@@ -77,6 +83,27 @@ def is_shared_class(kind: type) -> bool:
     """Tells whether instances of a class need no copy."""
     if kind in ATOMS or issubclass(kind, _SHARED_FAMILIES):
         return True
-    # A number class that carries no attributes of its own is just a number.
-    plain_number = issubclass(kind, numbers.Number) and kind.__dictoffset__ == 0
-    return plain_number or kind.__module__ == "typing"
+    if issubclass(kind, np.void):  # A row of a structured array can be written to.
+        return False
+    # A value that carries no attributes of its own is nothing but the value.
+    is_value = issubclass(kind, (np.generic, numbers.Number, *_VALUES))
+    is_bare = kind.__dictoffset__ == 0 and not _has_own_slots(kind)
+    return (is_value and is_bare) or kind.__module__ == "typing"
+
+
+def is_value_class(kind: type) -> bool:
+    """Tells whether instances of a class are values, apart from their attributes."""
+    return issubclass(kind, _VALUES)
+
+
+def _has_own_slots(kind: type) -> bool:
+    """Tells whether a class, not one of Python's, has places for attributes."""
+    return any(
+        isinstance(member, types.MemberDescriptorType)
+        for base in kind.__mro__
+        if base.__module__.partition(".")[0] not in _WELL_KNOWN
+        for member in vars(base).values()
+    )
+
+
+_WELL_KNOWN = {*sys.stdlib_module_names, "numpy", "ml_dtypes"}

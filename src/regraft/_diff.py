@@ -263,7 +263,11 @@ class Comparison:
         self._push(left.__dict__, right.__dict__, f"{path}.<attributes>")
         cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):
-            self._push(_content(mine), _content(other), f"{path}.<{name}>")
+            where = f"{path}.<{name}>"
+            yield from self._compare_ties(mine, other, where)
+            if mine is other and name in _functions.rebound_names(left.__code__):
+                yield Difference(where, mine, other, "shared by both models")
+            self._push(_content(mine), _content(other), where)
 
     def _compare_items(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         if isinstance(left, dict):

@@ -6,7 +6,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import Any, cast
 
@@ -60,7 +60,7 @@ def is_shared_by_class(
     return False
 
 
-def is_importable(function: types.FunctionType) -> bool:
+def is_importable(function: Any) -> bool:
     """Tells whether the function is what its module and name say it is.
 
     Such a function is code, like a class: others find it by its name, so a copy
@@ -73,14 +73,21 @@ def is_importable(function: types.FunctionType) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def rebinds_free_variable(code: types.CodeType) -> bool:
-    """Tells whether the code assigns to a `nonlocal` name, i.e. keeps state."""
-    free = set(code.co_freevars)
+def rebound_names(code: types.CodeType) -> frozenset[str]:
+    """Returns the `nonlocal` names that the code assigns to, i.e. keeps state in."""
     writes = {"STORE_DEREF", "DELETE_DEREF"}
-    if any(i.opname in writes and i.argval in free for i in dis.get_instructions(code)):
-        return True
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in writes}
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    return any(rebinds_free_variable(const) for const in inner)
+    return frozenset(names.union(*map(rebound_names, inner)) & {*code.co_freevars})
+
+
+def rebound_cells(function: types.FunctionType) -> list[Any]:
+    """Returns the cells of a function to which its code assigns."""
+    names = rebound_names(function.__code__)
+    if not names:
+        return []
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return [cell for name, cell in cells if name in names]
 
 
 @lru_cache(maxsize=4096)
@@ -92,8 +99,11 @@ def _sets(code: types.CodeType) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def global_names(code: types.CodeType) -> tuple[str, ...]:
-    """Returns the names that the code, and code inside it, may read as globals."""
-    names = dict.fromkeys(code.co_names)
+    """Returns the names that the code, and code inside it, reads as globals."""
+    # `co_names` would have the names of attributes as well.
+    reads = {"LOAD_GLOBAL", "LOAD_NAME"}
+    found = (i.argval for i in dis.get_instructions(code) if i.opname in reads)
+    names = dict.fromkeys(found)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             names.update(dict.fromkeys(global_names(const)))
@@ -105,6 +115,7 @@ def holds_state(
     *,
     is_shared: Callable[[Any], bool],
     is_model_state: Callable[[Any], bool],
+    rebound: Set[int],
 ) -> bool:
     """Tells whether a function must be made anew for a copy to be independent.
 
@@ -112,11 +123,12 @@ def holds_state(
         function: The function.
         is_shared: Asked of a captured object: do both models use it as it is?
         is_model_state: Asked of a captured object: is it part of a model?
+        rebound: The addresses of cells to which other functions assign.
     """
     if any(is_model_state(part) for part in captured(function)):
         return True
     importable = is_importable(function)
-    if not importable and _keeps_state(function):
+    if not importable and _keeps_state(function, rebound):
         return True
     seen = {address(function)}
     stack = list(captured(function))
@@ -128,12 +140,14 @@ def holds_state(
         if is_model_state(part):
             return True
         if isinstance(part, types.FunctionType):
-            if not is_importable(part) and _keeps_state(part):
+            if not is_importable(part) and _keeps_state(part, rebound):
                 return True
             stack.extend(captured(part))
         elif isinstance(part, types.MethodType):
             stack += [part.__func__, part.__self__]
         elif isinstance(part, WRAPPERS):
+            if isinstance(part, CachedFunction) and not is_importable(part):
+                return True
             stack.append(part.__wrapped__)
         elif isinstance(part, functools.partial):
             stack += [part.func, *part.args, *part.keywords.values()]
@@ -151,11 +165,14 @@ def holds_state(
     return False
 
 
-def _keeps_state(function: types.FunctionType) -> bool:
+def _keeps_state(function: types.FunctionType, rebound: Set[int]) -> bool:
     """Tells whether a function keeps something between calls, perhaps on itself."""
-    code = function.__code__
-    own = function.__dict__
-    return rebinds_free_variable(code) or bool(own and own.keys() & _sets(code))
+    code, own = function.__code__, function.__dict__
+    if rebound_names(code) or (own and own.keys() & _sets(code)):
+        return True
+    return bool(rebound) and any(
+        address(cell) in rebound for cell in function.__closure__ or ()
+    )
 
 
 def hollow_copy(

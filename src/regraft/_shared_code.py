@@ -59,10 +59,10 @@ def _readings(walk: Walk) -> Iterator[tuple[Any, _Reading]]:
     """Yields what shared code reads, each with the function or class that runs it."""
     for function in walk.functions:
         yield from ((function, reading) for reading in _of_globals(function))
-    for kind in walk.kinds():
-        for base in kind.__mro__:
-            if not _is_library(base):
-                yield from ((kind, reading) for reading in _of_class(base))
+    heirs = {base: kind for kind in walk.kinds() for base in kind.__mro__}
+    for base, kind in heirs.items():
+        if not _is_library(base):
+            yield from ((kind, reading) for reading in _of_class(base))
 
 
 def _of_class(kind: type) -> Iterator[_Reading]:

@@ -33,14 +33,6 @@ class PartsWalk(Walk):
         return path_between(self.model, obj, self.model.name)
 
 
-class _Transplant(PartsWalk):
-    """A walk around parts, calls among them, that it did not make itself."""
-
-    def __init__(self, root: Any, model: Any, *, rules: Rules | None = None) -> None:
-        super().__init__(root, model, rules=rules)
-        self.wiring = _Adoption()
-
-
 class _Adoption(Wiring):
     """Numbers the nodes of graphs as the operations list them."""
 
@@ -55,6 +47,12 @@ class _Adoption(Wiring):
         super().finish(memo)
         for graph in self._adopting:
             _keras.adopt_nodes(graph)
+
+
+class _Transplant(PartsWalk):
+    """A walk around parts, calls among them, that it did not make itself."""
+
+    new_wiring = _Adoption
 
 
 class _WithoutSlots(Rules):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _backends, _functions, _keras
@@ -27,7 +27,14 @@ from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import OutOfMemoryError, explain
 from ._identity import address, address_by_id, new_id
-from ._makers import Maker, aimed_at_copy, choose_maker, is_simple, plain_parts
+from ._makers import (
+    Maker,
+    aimed_at_copy,
+    choose_maker,
+    in_order,
+    is_simple,
+    plain_parts,
+)
 from ._parts import is_model_state, path_between
 from ._rules import Rules
 from ._wiring import Wiring
@@ -52,8 +59,21 @@ class Walk:
     ) -> None:
         self.root = root
         self.rules = rules or Rules()
-        self.memo: dict[int, Any] = {}
+        self.keep = keep
         self.backend = _backends.active()
+        self.memo: dict[int, Any] = {}
+        self._makers: dict[type, Maker] = {}
+        # Those that may be used without asking `keep`, which wants to see everything.
+        self._quick_makers = self._makers if keep is None else {}
+        # Empty ones are the most common objects of all: torch's modules hold a dozen.
+        self._empties = {dict, list, set, OrderedDict} if keep is None else set()
+        self._rebound: set[int] = set()
+        self._begin()
+
+    # What wires the calls of a copy.
+    new_wiring = Wiring
+
+    def _begin(self) -> None:
         # Pairs (original, copy), in the order of discovery.
         self.variables: list[tuple[Any, Any]] = []
         self.operations: list[tuple[Any, Any]] = []
@@ -62,16 +82,10 @@ class Walk:
         self.seed_generators: list[tuple[Any, Any]] = []
         self.initializers: list[tuple[Any, Any]] = []
         self.functions: list[types.FunctionType] = []
-        self.wiring = Wiring()
+        self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        self.keep = keep
-        self._makers: dict[type, Maker] = {}
-        # Those that may be used without asking `keep`, which wants to see everything.
-        self._quick_makers = self._makers if keep is None else {}
-        # Empty ones are the most common objects of all: torch's modules hold a dozen.
-        self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._pending: list[tuple[Fill, Any, Any]] = []
-        self._hashed: list[Callable[[], None]] = []
+        self._hashed: list[tuple[Any, Callable[[], None], list[Any]]] = []
         self._later: list[Callable[[], None]] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []
@@ -87,8 +101,7 @@ class Walk:
         """Makes the copy and returns it."""
         try:
             with without_collector():
-                new = self.copy_of(self.root)
-                self._drain()
+                new = self._visit()
                 self._allocate()  # Devices copy while the rest is being wired.
                 self.wiring.finish(self.memo)
             for _, optimizer in self.optimizers:
@@ -100,8 +113,7 @@ class Walk:
 
     def survey(self) -> Walk:
         """Visits everything without taking memory, to see what is there."""
-        self.copy_of(self.root)
-        self._drain()
+        self._visit()
         return self
 
     def kinds(self) -> list[type]:
@@ -209,9 +221,17 @@ class Walk:
         """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
         self._pending.append((fill, obj, new))
 
-    def hash_later(self, action: Callable[[], None]) -> None:
-        """Schedules what needs complete, hashable copies."""
-        self._hashed.append(action)
+    def hash_later(
+        self, obj: Any, action: Callable[[], None], parts: Iterable[Any]
+    ) -> None:
+        """Schedules what needs complete, hashable copies.
+
+        Args:
+            obj: Whose copy is to be completed.
+            action: Completes it.
+            parts: What the action looks into; their copies are completed before.
+        """
+        self._hashed.append((obj, action, list(parts)))
 
     def later(self, action: Callable[[], None]) -> None:
         """Schedules an action for when the rest has been visited."""
@@ -224,6 +244,10 @@ class Walk:
     def note_tracker(self, tracker: Any, new: Any) -> None:
         """Notes a tracker, whose index of identities is written at the end."""
         self._trackers.append((tracker, new))
+
+    def note_rebound(self, cells: Iterable[Any]) -> None:
+        """Notes cells to which a function assigns: whoever reads them is copied."""
+        self._rebound.update(map(address, cells))
 
     def note_reference(self, reference: weakref.ref[Any]) -> Any:
         """Notes a weak reference: its target may be met later, or never."""
@@ -296,6 +320,24 @@ class Walk:
 
     # --- phases --------------------------------------------------------------
 
+    def _visit(self) -> Any:
+        """Copies all but the values; twice, if functions were taken for code."""
+        given = self.memo.copy()
+        new = self.copy_of(self.root)
+        self._drain()
+        if not self._rebound or not any(map(self._was_missed, self.functions)):
+            return new
+        self.memo.clear()
+        self.memo.update(given)
+        self._begin()
+        new = self.copy_of(self.root)
+        self._drain()
+        return new
+
+    def _was_missed(self, function: types.FunctionType) -> bool:
+        """Tells whether a function is shared that reads what others assign to."""
+        return self.known(function) is function and self.must_copy(function)
+
     def _drain(self) -> None:
         """Fills shells until nothing new is found."""
         pending, seen = self._pending, len(self._references)
@@ -317,7 +359,7 @@ class Walk:
                 seen = len(self._references)
             else:
                 break
-        for action in self._hashed:
+        for action in in_order(self._hashed):
             action()
         self._hashed.clear()
         for tracker, new in self._trackers:
@@ -384,7 +426,10 @@ class Walk:
     def must_copy(self, function: types.FunctionType) -> bool:
         """Tells whether a function carries state that a copy must have anew."""
         return _functions.holds_state(
-            function, is_shared=self._is_shared, is_model_state=is_model_state
+            function,
+            is_shared=self._is_shared,
+            is_model_state=is_model_state,
+            rebound=self._rebound,
         )
 
     def _is_shared(self, obj: Any) -> bool:

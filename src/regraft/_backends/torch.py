@@ -79,8 +79,16 @@ def _can_wait(parameter: Any) -> bool:
     """Tells whether nothing but its value is to be copied of a parameter."""
     if type(parameter) is not torch.nn.Parameter:
         return parameter is None
+    if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+        return False
     is_plain = not parameter.__dict__ and not parameter._is_view()
     return is_plain and _is_dense(parameter)
+
+
+def _hooks(value: Any) -> dict[str, Any]:
+    """Returns the functions that are called with a tensor's gradient."""
+    names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return {name: getattr(value, name) for name in names if getattr(value, name)}
 
 
 def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
@@ -191,6 +199,8 @@ def _copy(value: Any, walk: Any) -> Any:
     walk.remember(value, new)
     if extra:
         walk.later(lambda: walk.copy_items(extra, new.__dict__))
+    for name, hooks in _hooks(value).items() if new.requires_grad else ():
+        setattr(new, name, walk.copy_of(hooks))
     walk.allocate(_fill, new, value)
     return new
 
@@ -243,7 +253,8 @@ def contents(obj: Any) -> Any:
         numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
         # Whatever was computed is no leaf, and its copy has no history.
         is_trained = obj.is_leaf and obj.requires_grad
-        return [type(obj), is_trained, str(obj.layout), *numbers]
+        hooks = _hooks(obj) if is_trained else {}
+        return [type(obj), is_trained, str(obj.layout), hooks, *numbers]
     return None
 
 

@@ -94,6 +94,7 @@ def rebind_wrappers(
         state: The layer's attributes.
         memo: The copies of what the walk has met, by identity.
     """
+    cells: dict[int, CellType] = {}  # Both close over the same one.
     for name, code in _WRAPPERS.items():
         wrapper: Any = state.get(name)
         if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
@@ -110,12 +111,13 @@ def rebind_wrappers(
             if not ATOMS.issuperset(map(type, attributes.values())):
                 continue
             attributes["__wrapped__"] = bound
+        owner = cells.setdefault(address(wrapper.__closure__[0]), CellType(new))
         memo[address(wrapper)] = made = FunctionType(
             code,
             wrapper.__globals__,
             wrapper.__name__,
             wrapper.__defaults__,
-            (CellType(new), CellType(bound)),
+            (owner, CellType(bound)),
         )
         if wrapper.__annotations__:
             made.__annotations__ = dict(wrapper.__annotations__)

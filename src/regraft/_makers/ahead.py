@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._atoms import ATOMS
@@ -29,3 +29,33 @@ def plain_parts(walk: Any, roots: Iterable[Any]) -> Iterator[Any]:
         yield part
         if not is_model_state(part):
             stack += [inner for _, inner in parts(part)]
+
+
+Waiting = tuple[Any, Callable[[], None], list[Any]]
+
+
+def in_order(waiting: list[Waiting]) -> Iterator[Callable[[], None]]:
+    """Yields actions that complete copies, those of an object's parts before its own.
+
+    Args:
+        waiting: Objects, what completes their copies, and the parts that are looked
+            into by then.
+    """
+    entries: dict[int, list[Waiting]] = {}
+    for entry in waiting:
+        entries.setdefault(address(entry[0]), []).append(entry)
+    stack = [(obj, False) for obj, _, _ in reversed(waiting)]
+    seen: dict[int, Any] = {}  # Holds what was made on the fly.
+    while stack:
+        obj, is_ready = stack.pop()
+        mine = entries.get(address(obj), [])
+        if is_ready:
+            yield from (action for _, action, _ in mine)
+        elif type(obj) not in ATOMS and address(obj) not in seen:
+            seen[address(obj)] = obj
+            inside = [part for entry in mine for part in entry[2]]
+            if mine:
+                stack.append((obj, True))
+            elif is_plain(obj) and not is_model_state(obj):
+                inside = [part for _, part in parts(obj)]
+            stack += [(part, False) for part in inside]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import types
 import weakref
 from typing import Any
 
 from .. import _backends, _keras
-from .._atoms import is_shared_class
+from .._atoms import is_shared_class, is_value_class
 from . import containers, functions, models, weak
 from .base import Maker
 from .instances import (
@@ -15,6 +16,8 @@ from .instances import (
     lone_instance_maker,
     make_by_deepcopy,
     make_by_reduce,
+    make_namespace,
+    make_value,
 )
 
 _USER_COPIERS: dict[type, Maker] = {}
@@ -33,7 +36,12 @@ def _share(walk: Any, obj: Any) -> Any:
 _share.shares = True  # type: ignore[attr-defined]
 
 
-_PYTHON: dict[type, Maker] = {**containers.MAKERS, **functions.MAKERS, **weak.MAKERS}
+_PYTHON: dict[type, Maker] = {
+    **containers.MAKERS,
+    **functions.MAKERS,
+    **weak.MAKERS,
+    types.SimpleNamespace: make_namespace,
+}
 
 
 # What was decided for a class, and how many frameworks were known by then.
@@ -73,6 +81,8 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
     found = _by_class(kind, _PYTHON)
     if found is not None:
         return found
+    if is_value_class(kind):
+        return make_value
     if hasattr(kind, "__deepcopy__"):
         return make_by_deepcopy
     if not _has_plain_class(kind, obj):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
     if any(needs_hash(key) for key, _ in items):
         for key, _ in items:
             copy_of(key)
-        walk.hash_later(lambda: put(walk.new_key))
+        walk.hash_later(obj, lambda: put(walk.new_key), [key for key, _ in items])
     else:
         put(_unchanged)
     if kind is not dict:
@@ -100,7 +101,8 @@ def _fill_set(walk: Any, obj: Any, new: Any) -> None:
     if any(needs_hash(item) for item in items):
         for item in items:
             walk.copy_of(item)
-        walk.hash_later(lambda: set.update(new, map(walk.new_key, items)))
+        add = functools.partial(set.update, new)
+        walk.hash_later(obj, lambda: add(map(walk.new_key, items)), items)
     else:
         set.update(new, items)
     if type(obj) is not set:
@@ -178,7 +180,11 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
     same = all(part is old for part, old in zip(parts, obj, strict=True))
     if not same and not walk.complete(obj, *obj):  # They will be hashed.
         return walk.memo[address(obj)]
-    new = obj if same else type(obj)(parts)
+    has_attributes = bool(getattr(obj, "__dict__", None))
+    new = obj
+    if has_attributes or not same:
+        new = frozenset.__new__(type(obj), parts)
+        fill_attributes(walk, obj, new)
     return new if walk.count_references() != references else walk.remember(obj, new)
 
 
@@ -187,7 +193,8 @@ def _make_array(walk: Any, obj: Any) -> Any:
     if obj.dtype.hasobject:
         walk.fill_later(_fill_array, obj, new)
     if not obj.flags.writeable:
-        walk.hash_later(lambda: new.setflags(write=False))  # When it has been filled.
+        # When it has been filled.
+        walk.hash_later(obj, lambda: new.setflags(write=False), ())
     if type(obj) is not np.ndarray:
         fill_attributes(walk, obj, new)
     return new
@@ -200,6 +207,16 @@ def _fill_array(walk: Any, obj: Any, new: Any) -> None:
     if obj.dtype.names is None:
         for i, item in enumerate(obj.flat):
             new.flat[i] = walk.copy_of(item)
+
+
+def _make_record(walk: Any, obj: Any) -> Any:
+    """Copies one row of a structured array, which can be written to."""
+    box = np.empty((), obj.dtype)
+    box[()] = obj
+    new = walk.remember(obj, box[()])  # It looks into the box.
+    if obj.dtype.hasobject:
+        walk.fill_later(lambda walk, obj, new: _fill_array(walk, box, box), obj, new)
+    return new
 
 
 def _make_bytearray(walk: Any, obj: Any) -> Any:
@@ -218,6 +235,7 @@ MAKERS: dict[type, Maker] = {
     tuple: _make_tuple,
     frozenset: _make_frozenset,
     np.ndarray: _make_array,
+    np.void: _make_record,
     bytearray: _make_bytearray,
     types.MappingProxyType: _make_mapping_proxy,
 }

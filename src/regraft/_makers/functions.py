@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import gc
 import types
+from operator import is_
 from typing import Any
+
+import numpy as np
 
 from .. import _functions
 from .._identity import address
 from .._parts import is_model_state
 from .base import Maker
+from .instances import is_global
 
 
 def _make_function(walk: Any, obj: Any) -> Any:
@@ -17,6 +22,7 @@ def _make_function(walk: Any, obj: Any) -> Any:
     carries = obj.__closure__ or obj.__defaults__ or obj.__kwdefaults__ or obj.__dict__
     if not carries or not walk.must_copy(obj):
         return walk.remember(obj, obj)
+    walk.note_rebound(_functions.rebound_cells(obj))
     new = walk.remember(
         obj, _functions.hollow_copy(obj, functools.partial(_make_cell, walk))
     )
@@ -48,12 +54,42 @@ def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_method(walk: Any, obj: Any) -> Any:
+    if is_global(obj.__self__):  # `random.shuffle` is a method of one in its module.
+        return walk.remember(obj, obj)
     function, owner = obj.__func__, walk.copy_of(obj.__self__)
     if not _functions.is_shared_by_class(obj, is_model_state):
         function = walk.copy_of(function)
     if function is obj.__func__ and owner is obj.__self__:
         return walk.remember(obj, obj)
     return walk.remember(obj, types.MethodType(function, owner))
+
+
+def _make_property(walk: Any, obj: Any) -> Any:
+    functions = obj.fget, obj.fset, obj.fdel
+    copies = [walk.copy_of(function) for function in functions]
+    if all(map(is_, copies, functions)):
+        return walk.remember(obj, obj)
+    return walk.remember(obj, type(obj)(*copies, obj.__doc__))
+
+
+def _make_cached_property(walk: Any, obj: Any) -> Any:
+    function = walk.copy_of(obj.func)
+    if function is obj.func:
+        return walk.remember(obj, obj)
+    new = walk.remember(obj, type(obj)(function))
+    new.attrname = obj.attrname
+    return new
+
+
+def _make_ufunc(walk: Any, obj: Any) -> Any:
+    """Copies what `np.frompyfunc` made of a function; others are written in C."""
+    inner = [x for x in gc.get_referents(obj) if callable(x)]
+    copies = [walk.copy_of(function) for function in inner]
+    if all(map(is_, copies, inner)):
+        return walk.remember(obj, obj)
+    identity = {} if obj.identity is None else {"identity": obj.identity}
+    make: Any = np.frompyfunc
+    return walk.remember(obj, make(*copies, obj.nin, obj.nout, **identity))
 
 
 def _make_super(walk: Any, obj: Any) -> Any:
@@ -68,9 +104,12 @@ def _make_wrapper(walk: Any, obj: Any) -> Any:
     """Puts the same around the copy of a function; what was cached is not its."""
     inner: Any = obj.__wrapped__
     new = walk.copy_of(inner)
-    if new is inner or not walk.complete(obj, inner):  # Its name will be read.
+    caches = isinstance(obj, _functions.CachedFunction)
+    is_code = not caches or _functions.is_importable(obj)
+    # Otherwise its name will be read.
+    if (new is inner and is_code) or not walk.complete(obj, inner):
         return walk.memo.setdefault(address(obj), obj)
-    if isinstance(obj, _functions.CachedFunction):
+    if caches:
         made = functools.lru_cache(**obj.cache_parameters())(new)
     else:
         made = type(obj)(new)
@@ -85,6 +124,8 @@ def _fill_wrapper(walk: Any, obj: Any, new: Any) -> None:
 def _make_builtin_method(walk: Any, obj: Any) -> Any:
     owner = getattr(obj, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType | type):
+        return walk.remember(obj, obj)
+    if is_global(owner):  # `np.random.normal` is a method of one in its module.
         return walk.remember(obj, obj)
     new_owner = walk.copy_of(owner)
     same = new_owner is owner
@@ -112,5 +153,8 @@ MAKERS: dict[type, Maker] = {
     types.MethodWrapperType: _make_builtin_method,
     functools.partial: _make_partial,
     super: _make_super,
+    property: _make_property,
+    functools.cached_property: _make_cached_property,
+    np.ufunc: _make_ufunc,
     **dict.fromkeys(_functions.WRAPPERS, _make_wrapper),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import sys
+import types
+from contextlib import suppress
 from typing import Any
 
 from .._atoms import ATOMS
-from .._errors import CopyError
+from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id
 from .._parts import parts, slots_of
 from .base import Maker, are_atoms, refuse
@@ -50,7 +52,9 @@ def fill_slots(walk: Any, obj: Any, new: Any) -> None:
             value = member.__get__(obj)
         except AttributeError:  # An empty slot.
             continue
-        member.__set__(new, walk.copy_of(value))
+        copied = walk.copy_of(value)
+        with suppress(AttributeError):  # C code has some that it alone may set.
+            member.__set__(new, copied)
 
 
 def _make_instance(walk: Any, obj: Any) -> Any:
@@ -87,14 +91,14 @@ def lone_instance_maker(kind: Any) -> Maker:
 
 
 def _make_lone_instance(walk: Any, obj: Any) -> Any:
-    if obj.__dict__ or not _is_global(obj):
+    if obj.__dict__ or not is_global(obj):
         return _make_plain_instance(walk, obj)
     return walk.remember(obj, obj)
 
 
-def _is_global(obj: Any) -> bool:
+def is_global(obj: Any) -> bool:
     """Tells whether the module of an object's class holds the object by a name."""
-    module = sys.modules.get(type(obj).__module__)
+    module = sys.modules.get(getattr(type(obj), "__module__", None) or "")
     return address(obj) in map(address, vars(module).values()) if module else False
 
 
@@ -110,6 +114,27 @@ def _make_plain_instance(walk: Any, obj: Any) -> Any:
     return new
 
 
+def make_namespace(walk: Any, obj: Any) -> Any:
+    """Copies a namespace as any object, though its class says how it is pickled."""
+    new = walk.remember(obj, types.SimpleNamespace.__new__(type(obj)))
+    walk.fill_later(fill_attributes, obj, new)
+    return new
+
+
+def make_value(walk: Any, obj: Any) -> Any:
+    """Copies a date, a path or the like, on which there may be attributes."""
+    new = copy.copy(obj)
+    if new is obj:
+        make, args, *_ = obj.__reduce_ex__(4)
+        new = make(*args)
+    walk.fill_later(_fill_dict, obj, new)
+    return walk.remember(obj, new)
+
+
+def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
+    walk.copy_items(vars(obj), vars(new))
+
+
 def make_by_deepcopy(walk: Any, obj: Any) -> Any:
     """Asks a class that says itself how it is copied.
 
@@ -121,8 +146,10 @@ def make_by_deepcopy(walk: Any, obj: Any) -> Any:
         walk.deepcopied = _DeepcopyMemo(walk)
     try:
         return walk.remember(obj, obj.__deepcopy__(walk.deepcopied))
-    except (TypeError, AttributeError) as error:
-        raise refuse(walk, obj, f"its `__deepcopy__` failed ({error})") from error
+    except (RegraftError, MemoryError):
+        raise
+    except Exception as error:  # Whatever a class raises.
+        raise refuse(walk, obj, f"its `__deepcopy__` failed ({error!r})") from error
 
 
 class _DeepcopyMemo(dict[int, Any]):
@@ -152,16 +179,6 @@ def _place(key: Any) -> Any:
     return address_by_id(key) if type(key) is int else key
 
 
-# What classes raise that do not let themselves be pickled.
-_CANNOT_REDUCE = (
-    TypeError,
-    AttributeError,
-    ValueError,
-    NotImplementedError,
-    copy.Error,
-)
-
-
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
     if walk.is_completing(obj) and _is_written_in_python(type(obj)):
@@ -169,11 +186,12 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         return _make_instance(walk, obj)
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
-    except _CANNOT_REDUCE as error:
+    except Exception as error:  # Whatever a class raises that cannot be pickled.
         raise refuse(walk, obj, str(error)) from error
     if isinstance(reduced, str):  # The name of a global: a singleton.
         return walk.remember(obj, obj)
-    function, args, state, items, pairs = (*reduced, None, None, None)[:5]
+    function, args, state, items, pairs, set_state = (*reduced, *[None] * 4)[:6]
+    items, pairs = list(items or ()), list(pairs or ())  # They may be iterators.
     try:
         copies = [walk.copy_of(arg) for arg in args]
         if not are_atoms(args) and not walk.complete(obj, *args):
@@ -187,11 +205,14 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     walk.remember(obj, new)
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
-        if state is not None:
-            _set_state(new, walk.copy_of(state))
-        for item in items or ():
+        try:
+            if state is not None:
+                (set_state or _set_state)(new, walk.copy_of(state))
+        except Exception as error:  # Whatever a `__setstate__` raises.
+            raise refuse(walk, obj, f"setting its state failed ({error!r})") from error
+        for item in items:
             new.append(walk.copy_of(item))
-        for key, value in pairs or ():
+        for key, value in pairs:
             new[walk.copy_of(key)] = walk.copy_of(value)
         if state is not None and type(new) is type(obj):  # It was really made anew.
             _add_what_is_known(walk, obj, new)
@@ -200,9 +221,10 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     # reads it, so it is filled after everything else that is pending.
     if state is not None:
         walk.copy_of(state)
-    walk.hash_later(lambda: fill(walk, obj, new))
-    for part in (*(items or ()), *(x for pair in (pairs or ()) for x in pair)):
-        walk.copy_of(part)
+    inside = [*items, *(x for pair in pairs for x in pair)]
+    walk.hash_later(obj, lambda: fill(walk, obj, new), [state, *inside])
+    for part in inside:
+        walk.copy_of(walk.hold(part))
     return new
 
 

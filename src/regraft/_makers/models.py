@@ -8,7 +8,7 @@ from typing import Any
 from .. import _keras
 from .._identity import address
 from . import containers
-from .base import Maker, Tailor, are_atoms, are_names, is_simple
+from .base import Maker, Tailor, are_atoms, are_names, is_simple, refuse
 from .instances import fill_slots, instance_maker
 
 
@@ -49,7 +49,10 @@ def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_operation(walk: Any, obj: Any) -> Any:
-    new = walk.remember(obj, object.__new__(type(obj)))
+    try:
+        new = walk.remember(obj, object.__new__(type(obj)))
+    except TypeError as error:  # It is also a list, or the like.
+        raise refuse(walk, obj, str(error)) from error
     walk.operations.append((obj, new))
     walk.fill_later(_fill_operation, obj, new)
     return new
