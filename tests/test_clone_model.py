@@ -1088,3 +1088,26 @@ def test_a_layer_without_a_configuration():
     new = clone_model(model, input_tensors=keras.Input((4,)))
     assert_independent(model, new)
     assert_same_network(model, new, X)
+
+
+def nested_sequence():
+    inner = keras.Sequential([layers.Dense(4, name="i")], name="inner")
+    parts = [keras.Input((4,)), inner, layers.Dense(2, name="e")]
+    return keras.Sequential(parts, name="outer")
+
+
+@pytest.mark.parametrize("build", [mlp, sequential, nested_sequence])
+def test_new_layers_have_the_paths_of_the_old_ones(build):
+    model = build()
+    new = clone_model(model, clone_function=again, recursive=True)
+    assert [v.path for v in new.weights] == [v.path for v in model.weights]
+
+
+def test_an_unbuilt_sequence_on_a_tensor_has_the_paths_that_it_builds():
+    def model():
+        return keras.Sequential([layers.Dense(2, name="d")], name="unbuilt")
+
+    built = model()
+    built.build((None, 3))
+    new = clone_model(model(), input_tensors=keras.Input((3,)))
+    assert [v.path for v in new.weights] == [v.path for v in built.weights]

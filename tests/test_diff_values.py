@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import datetime
+import decimal
 import enum
 import functools
 import itertools
@@ -95,6 +97,44 @@ def labelled(text):
 
 
 # Before and after; `diff` must report "holder.thing" and below.
+@dataclasses.dataclass(frozen=True)
+class Key:
+    number: int
+
+
+class KeyOfAll(enum.Enum):
+    ONE = 1
+
+
+class Thing:
+    def __init__(self, number):
+        self.number = number
+
+
+class Tagged(np.ndarray):
+    pass
+
+
+class AsArray:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(2, dtype)
+
+
+def tagged_array(tag):
+    array = np.zeros(2).view(Tagged)
+    array.tag = tag
+    return array
+
+
+def tagged_partial(tag):
+    partial = functools.partial(min, 1)
+    partial.tag = tag
+    return partial
+
+
 REPLACED = {
     "none": (None, 0),
     "number": (1, 2),
@@ -165,7 +205,60 @@ REPLACED = {
     "numpy_random_state": (np.random.default_rng(1), np.random.default_rng(2)),
     "string_with_attributes": (labelled("a"), labelled("b")),
     "counter_state": (itertools.count(1), itertools.count(2)),
+    "functions_in_a_set": ({min, max}, {min, abs}),
+    "objects_in_a_set": ({Key(1), Key(2)}, {Key(1), Key(3)}),
+    "plain_objects_in_a_set": ({Thing(1), Thing(2)}, {Thing(1), Thing(3)}),
+    "large_numbers_in_a_set": ({1 << 40, 1 << 41}, {1 << 40, 1 << 42}),
+    "true_for_one_in_a_set": ({1, 2}, {True, 2}),
+    "true_for_one_as_a_key": ({1: 0}, {True: 0}),
+    "sign_of_zero_in_a_key": ({(0.0, 1): 0}, {(-0.0, 1): 0}),
+    "sign_of_zero_in_a_complex_number": (complex(0, 0.0), complex(0, -0.0)),
+    "digits_of_a_decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
+    "signalling_decimal": (decimal.Decimal("sNaN"), decimal.Decimal("NaN")),
+    "fold_of_a_time": (datetime.time(1, fold=0), datetime.time(1, fold=1)),
+    "data_type": (np.dtype("float32"), np.dtype("float64")),
+    "attribute_of_a_partial": (tagged_partial(1), tagged_partial(2)),
+    "attribute_of_an_array": (tagged_array(1), tagged_array(2)),
+    "fill_value": (np.ma.array([1], fill_value=3), np.ma.array([1], fill_value=4)),
+    "attribute_beside_an_array": (AsArray(1), AsArray(2)),
 }
+
+
+@pytest.mark.parametrize(
+    "value", [complex("nan"), decimal.Decimal("NaN"), {Thing(1), Thing(1)}, {KeyOfAll}]
+)
+def test_a_copy_of_a_value_is_no_difference(value):
+    layer = Holder(value)
+    assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+def test_sets_of_layers_that_are_equal_by_value():
+    class ByNumber(layers.Layer):
+        def __init__(self, number):
+            super().__init__()
+            self.number = number
+
+        def __eq__(self, other):
+            return self.number == other.number
+
+        def __hash__(self):
+            return hash(self.number)
+
+    layer = Holder({ByNumber(1), ByNumber(2)})
+    assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+@pytest.mark.parametrize("look", [lambda x: x[:], lambda x: x.T, lambda x: x[1:]])
+def test_arrays_that_share_memory_differ(look):
+    array = np.arange(6.0).reshape(2, 3)
+    (found, *_) = regraft.diff(Holder(look(array)), Holder(look(array)))
+    assert "shared buffer" in str(found)
+
+
+def test_objects_in_the_sets_of_both_models_are_shared():
+    things = {Thing(1), Thing(2)}
+    found = list(regraft.diff(Holder(things), Holder(set(things))))
+    assert any("shared by both models" in str(d) for d in found)
 
 
 @pytest.mark.parametrize("name", REPLACED)
@@ -174,7 +267,10 @@ def test_replaced_value_is_found(name):
     for left, right in ((before, after), (after, before)):
         found = list(regraft.diff(Holder(left), Holder(right)))
         assert found
-        assert all(d.path.startswith("holder.thing") for d in found)
+        # The layer also notes what it was made with.
+        places = "holder.thing", "holder._auto_config"
+        assert all(d.path.startswith(places) for d in found)
+        assert found[0].path.startswith("holder.thing") or len(found) > 1
 
 
 KEY = layers.Identity()

@@ -11,6 +11,7 @@ from keras.src.backend.common import global_state
 
 import regraft
 
+BACKEND = keras.backend.backend()
 ROWS = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
 
 
@@ -402,3 +403,75 @@ def test_given_inputs_are_not_changed():
     regraft.verify(model, regraft.clone(model), inputs=given)
     assert list(given) == ["a", "b"]
     np.testing.assert_array_equal(given["a"], ROWS)
+
+
+# --- global random streams ------------------------------------------------------
+
+
+class Noisy(layers.Layer):
+    """Adds numbers from a stream that belongs to nobody."""
+
+    def __init__(self, draw):
+        super().__init__(name="noisy")
+        self.draw = draw
+
+    def build(self, shape):
+        pass
+
+    def call(self, x):
+        return x + self.draw(keras.ops.shape(x))
+
+
+def draw_with_keras(shape):
+    return keras.random.normal(shape)
+
+
+def draw_with_numpy(shape):
+    return np.random.normal(size=tuple(shape)).astype("float32")
+
+
+def draw_with_tensorflow(shape):
+    import tensorflow as tf
+
+    return tf.random.normal(shape)
+
+
+DRAWS = [draw_with_keras, draw_with_numpy]
+if BACKEND == "tensorflow":
+    DRAWS.append(draw_with_tensorflow)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_global_random_streams_are_fixed_and_left_alone(draw):
+    layer = Noisy(draw)
+    layer.build((None, 3))
+    twin = regraft.clone(layer)
+    x = np.ones((2, 3), "float32")
+    drawn = []
+    for verifies in (False, True):
+        keras.utils.set_random_seed(7)
+        draw((1,))
+        if verifies:
+            assert regraft.verify(layer, twin, x).same
+        drawn.append(keras.ops.convert_to_numpy(draw((4,))))
+    assert np.array_equal(*drawn)
+
+
+def test_symbolic_inputs_are_refused():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    with pytest.raises(regraft.UsageError) as caught:
+        regraft.verify(model, regraft.clone(model), keras.Input((3,)))
+    text = str(caught.value)
+    assert "where: argument `inputs`" in text
+    assert isinstance(caught.value, TypeError)
+    assert "which is symbolic" in text
+    assert "what to do: pass an array" in text
+
+
+def test_drawing_inputs_moves_no_counter():
+    layer = layers.Dense(2)
+    layer.build((None, 3))
+    before = keras.KerasTensor((1,)).name
+    regraft.verify(layer, regraft.clone(layer))
+    after = keras.KerasTensor((1,)).name
+    assert int(after.rpartition("_")[2]) == int(before.rpartition("_")[2]) + 1

@@ -173,7 +173,7 @@ def compare(a: Any, b: Any, inputs: Any = None) -> OutputReport:
 def _outputs(model: Any, inputs: Any) -> list[Any]:
     probe = clone(model)
     kwargs = {"training": False} if isinstance(probe, _keras.Layer) else {}
-    with _keras.quiet_globals(), _backends.active().fixed_global_rng():
+    with _keras.fixed_globals(), _backends.active().fixed_global_rng():
         outputs = keras.tree.flatten(probe(inputs, **kwargs))
     return [_keras.to_numpy(x) for x in outputs]
 

@@ -12,28 +12,27 @@ import functools
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
+from ._diff_containers import (
+    WEAK_CONTAINERS,
+    class_of,
+    compare_items,
+    compare_weakly,
+)
 from ._errors import RegraftError
-from ._identity import address, address_by_id
+from ._identity import address
 from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes, is_model_state, mapping_behind
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
 from ._walk import Walk
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-
-
-_WEAK_CONTAINERS = (
-    weakref.WeakSet,
-    weakref.WeakKeyDictionary,
-    weakref.WeakValueDictionary,
-)
 
 
 # Python may make one or several of these as it likes.
@@ -65,6 +64,7 @@ class Comparison:
         self._right_of: dict[int, int] = {}
         self._left_of: dict[int, int] = {}
         self._pointers: list[tuple[int, int, str, str]] = []
+        self._pointer_sets: list[tuple[set[int], set[int], str]] = []
         self._alive: list[Any] = []
         self._walk = Walk(left)  # Knows which objects may be shared.
         self._backend = _backends.active()
@@ -87,6 +87,30 @@ class Comparison:
             if self._right_of.get(pointer, pointer) != other:
                 yield Difference(path, pointer, other, why)
 
+        for pointers, others, path in self._pointer_sets:
+            if {self._right_of.get(x, x) for x in pointers} != others:
+                yield Difference(path, pointers, others, "what it points at")
+
+    # --- for those who compare parts ----------------------------------------------
+
+    def push(self, left: Any, right: Any, path: str) -> None:
+        """Has two objects compared, which stand at the same place."""
+        self._queue.append((left, right, path))
+
+    def point(self, left: int, right: int, path: str, why: str) -> None:
+        """Notes two addresses, which must be those of objects that belong together."""
+        self._pointers.append((left, right, path, why))
+
+    def point_at_all(
+        self, left: Iterable[Any], right: Iterable[Any], path: str
+    ) -> None:
+        """Notes addresses, or objects held weakly, in no order."""
+        self._pointer_sets.append((_addresses(left), _addresses(right), path))
+
+    def is_same(self, left: Any, right: Any) -> bool:
+        """Tells whether two objects differ in nothing, in a comparison of their own."""
+        return next(Comparison(left, right).run(), None) is None
+
     # --- one pair --------------------------------------------------------------
 
     def _compare(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
@@ -108,12 +132,17 @@ class Comparison:
             return
         held, other = opaque_contents(left), opaque_contents(right)
         is_opaque = held is not None and other is not None
-        if not is_opaque and _class_of(left) is not _class_of(right):
+        if not is_opaque and class_of(left) is not class_of(right):
             yield Difference(path, kind, type(right), "class")
             return
         yield from self._compare_ties(left, right, path)
+        if self._backend.same_buffer(left, right) or _share_memory(left, right):
+            yield Difference(path, left, right, "shared buffer")
+        shares = getattr(self._walk.maker(left), "shares", False)
         if is_opaque:
-            self._push(held, other, path)
+            self.push(held, other, path)
+        elif shares and not _means_the_same(left, right):
+            yield Difference(path, left, right, "value")
         else:
             yield from self._compare_contents(left, right, path)
 
@@ -161,62 +190,48 @@ class Comparison:
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
         elif _holds_objects(left) and _holds_objects(right):
-            self._push(left.shape, right.shape, f"{path}.shape")
-            self._push(str(left.dtype), str(right.dtype), f"{path}.dtype")
-            self._push(left.tolist(), right.tolist(), path)
+            self.push(left.shape, right.shape, f"{path}.shape")
+            self.push(str(left.dtype), str(right.dtype), f"{path}.dtype")
+            self.push(left.tolist(), right.tolist(), path)
         elif hasattr(kind, "__array__"):
             yield from compare_arrays(left, right, path)
+            if not _is_of_a_framework(kind):
+                self._compare_states(attributes(left), attributes(right), path)
         elif isinstance(left, types.FunctionType):
             yield from self._compare_functions(left, right, path)
         elif isinstance(left, types.MethodType):
             same = left.__func__ is right.__func__
             if not (same and _functions.is_shared_by_class(left, is_model_state)):
-                self._push(left.__func__, right.__func__, f"{path}.__func__")
-            self._push(left.__self__, right.__self__, f"{path}.__self__")
+                self.push(left.__func__, right.__func__, f"{path}.__func__")
+            self.push(left.__self__, right.__self__, f"{path}.__self__")
         elif isinstance(left, _functions.CachedFunction):
             limits = left.cache_parameters(), right.cache_parameters()
-            self._push(*limits, f"{path}.cache_parameters()")
+            self.push(*limits, f"{path}.cache_parameters()")
             self._compare_states(vars(left), vars(right), path)
         elif isinstance(left, functools.partial):
-            self._push(left.func, right.func, f"{path}.func")
-            self._push(left.args, right.args, f"{path}.args")
-            self._push(left.keywords, right.keywords, f"{path}.keywords")
+            self.push(left.func, right.func, f"{path}.func")
+            self.push(left.args, right.args, f"{path}.args")
+            self.push(left.keywords, right.keywords, f"{path}.keywords")
+            self._compare_states(vars(left), vars(right), path)
         elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
-            self._push(left.__name__, right.__name__, f"{path}.__name__")
-            self._push(left.__self__, right.__self__, f"{path}.__self__")
+            self.push(left.__name__, right.__name__, f"{path}.__name__")
+            self.push(left.__self__, right.__self__, f"{path}.__self__")
         elif isinstance(left, types.MappingProxyType):
-            self._push(mapping_behind(left), mapping_behind(right), path)
-        elif isinstance(left, _WEAK_CONTAINERS):
-            yield from self._compare_weakly(left, right, path)
+            self.push(mapping_behind(left), mapping_behind(right), path)
+        elif isinstance(left, WEAK_CONTAINERS):
+            yield from compare_weakly(self, left, right, path)
         elif isinstance(left, weakref.ref):
             self._compare_targets(left, right, path)
         else:
-            yield from self._compare_items(left, right, path)
+            yield from compare_items(self, left, right, path)
             yield from self._compare_attributes(left, right, path)
-
-    def _compare_weakly(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if len(left) != len(right):
-            yield Difference(path, len(left), len(right), "number of items")
-        if isinstance(left, weakref.WeakSet):  # In no order.
-            return
-        for i, (mine, other) in enumerate(
-            zip(left.items(), right.items(), strict=False)
-        ):
-            weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
-            where = f"{path}[…{i}]"
-            pointers = address(mine[weak]), address(other[weak])
-            self._pointers.append((*pointers, where, "weak reference"))
-            self._push(mine[1 - weak], other[1 - weak], where)
 
     def _compare_targets(self, left: Any, right: Any, path: str) -> None:
         mine, other = target_of(left), target_of(right)
         if isinstance(mine, types.MethodType) and isinstance(other, types.MethodType):
-            self._push(mine.__func__, other.__func__, f"{path}.__func__")
+            self.push(mine.__func__, other.__func__, f"{path}.__func__")
             mine, other = mine.__self__, other.__self__
-        self._pointers.append((address(mine), address(other), path, "weak reference"))
-
-    def _push(self, left: Any, right: Any, path: str) -> None:
-        self._queue.append((left, right, path))
+        self.point(address(mine), address(other), path, "weak reference")
 
     # --- kinds of objects --------------------------------------------------------
 
@@ -249,8 +264,8 @@ class Comparison:
         self._compare_states(*states, path)
         origins = [_keras.history(tensor) or (None, 0, 0) for tensor in (left, right)]
         if None not in (origins[0][0], origins[1][0]):  # Else from outside a graph.
-            self._push(origins[0][0], origins[1][0], f"{path}.<made by>")
-        self._push(origins[0][2], origins[1][2], f"{path}.<output number>")
+            self.push(origins[0][0], origins[1][0], f"{path}.<made by>")
+        self.push(origins[0][2], origins[1][2], f"{path}.<output number>")
 
     def _compare_functions(
         self, left: Any, right: Any, path: str
@@ -258,69 +273,16 @@ class Comparison:
         if left.__code__ != right.__code__ or left.__globals__ is not right.__globals__:
             yield Difference(path, left, right, "function")
             return
-        self._push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
-        self._push(left.__kwdefaults__, right.__kwdefaults__, f"{path}.<defaults>")
-        self._push(left.__dict__, right.__dict__, f"{path}.<attributes>")
+        self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
+        self.push(left.__kwdefaults__, right.__kwdefaults__, f"{path}.<defaults>")
+        self.push(left.__dict__, right.__dict__, f"{path}.<attributes>")
         cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):
             where = f"{path}.<{name}>"
             yield from self._compare_ties(mine, other, where)
             if mine is other and name in _functions.rebound_names(left.__code__):
                 yield Difference(where, mine, other, "shared by both models")
-            self._push(_content(mine), _content(other), where)
-
-    def _compare_items(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if isinstance(left, dict):
-            yield from self._compare_dicts(left, right, path)
-        elif isinstance(left, set | frozenset):
-            yield from self._compare_sets(left, right, path)
-        elif isinstance(left, bytearray):
-            if left != right:
-                yield Difference(path, left, right, "value")
-        elif isinstance(left, list | tuple | deque):
-            if isinstance(left, deque):
-                self._push(left.maxlen, right.maxlen, f"{path}.maxlen")
-            mine, other = _items_of(left), _items_of(right)
-            if len(mine) != len(other):
-                yield Difference(path, len(mine), len(other), "number of items")
-            for i, (x, y) in enumerate(zip(mine, other, strict=False)):
-                self._push(x, y, f"{path}[{i}]")
-
-    def _compare_dicts(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if all(_is_plain_key(key) for key in left):
-            if list(left) != list(right):
-                yield Difference(path, list(left), list(right), "keys")
-            for key in [k for k in left if k in right]:
-                self._push(left[key], right[key], f"{path}[{key!r}]")
-            return
-        if len(left) != len(right):
-            yield Difference(path, len(left), len(right), "number of items")
-        pairs = zip(left.items(), right.items(), strict=False)
-        for i, ((k, v), (key, value)) in enumerate(pairs):
-            self._compare_keys(k, key, f"{path}.<key {i}>")
-            self._push(v, value, f"{path}[…{i}]")
-
-    def _compare_keys(self, left: Any, right: Any, path: str) -> None:
-        if _keras.is_identity_key(left) and _keras.is_identity_key(right):
-            pointers = address_by_id(left), address_by_id(right)
-            self._pointers.append((*pointers, path, "key"))
-        elif type(left) is type(right) is tuple and len(left) == len(right):
-            for mine, other in zip(left, right, strict=True):
-                self._compare_keys(mine, other, path)
-        else:
-            self._push(left, right, path)
-
-    def _compare_sets(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if len(left) != len(right):
-            yield Difference(path, len(left), len(right), "number of items")
-        elif all(_is_plain_key(item) for item in left):
-            if set(left) != set(right):
-                yield Difference(path, left, right, "value")
-        elif len(left) == 1:
-            self._compare_keys(next(iter(left)), next(iter(right)), f"{path}{{…}}")
-        else:
-            shared = [x for x in left if x in right and is_model_state(x)]
-            self._queue.extend((x, x, f"{path}{{…}}") for x in shared)
+            self.push(_content(mine), _content(other), where)
 
     def _compare_attributes(
         self, left: Any, right: Any, path: str
@@ -344,10 +306,10 @@ class Comparison:
                 yield Difference(path, left, right, "value")
             return
         if isinstance(mine, str) or isinstance(other, str):  # Names of globals.
-            self._push(mine, other, path)
+            self.push(mine, other, path)
         else:
             # Without the function that makes the object.
-            self._push(list(mine[1:]), list(other[1:]), path)
+            self.push(list(mine[1:]), list(other[1:]), path)
 
     def _compare_members(
         self, left: Any, right: Any, path: str
@@ -367,14 +329,14 @@ class Comparison:
                 names, others = ([x.name for x in side] for side in (mine, other))
                 yield Difference(path, names, others, f"number of {what}")
             for x, y in zip(mine, other, strict=False):
-                self._push(x, y, f"{path}/{x.name}")
+                self.push(x, y, f"{path}/{x.name}")
 
     def _compare_states(
         self, left: dict[str, Any], right: dict[str, Any], path: str
     ) -> None:
         for name in left | right:
             mine, other = left.get(name, NOTHING), right.get(name, NOTHING)
-            self._push(mine, other, f"{path}.{name}")
+            self.push(mine, other, f"{path}.{name}")
 
 
 def opaque_contents(obj: Any) -> Any:
@@ -386,15 +348,33 @@ def opaque_contents(obj: Any) -> Any:
     return None
 
 
-def _is_plain_key(key: Any) -> bool:
-    """Tells whether a key means the same in any model."""
-    if isinstance(key, tuple | frozenset):
-        return all(_is_plain_key(part) for part in key)
-    return type(key) in ATOMS and not _keras.is_identity_key(key)
+def _addresses(things: Iterable[Any]) -> set[int]:
+    return {x if type(x) is int else address(x) for x in things}
 
 
 def _holds_objects(obj: Any) -> bool:
     return isinstance(obj, np.ndarray) and obj.dtype.hasobject
+
+
+def _share_memory(left: Any, right: Any) -> bool:
+    """Tells whether writing to one of two arrays writes to the other."""
+    if not (isinstance(left, np.ndarray) and isinstance(right, np.ndarray)):
+        return False
+    if not (left.flags.writeable or right.flags.writeable):
+        return False
+    return np.may_share_memory(left, right)
+
+
+def _is_of_a_framework(kind: type) -> bool:
+    return kind.__module__.split(".")[0] in ("jax", "jaxlib", "tensorflow", "torch")
+
+
+def _means_the_same(left: Any, right: Any) -> bool:
+    """Compares what models share, of which there may be one for each value."""
+    kind: Any = type(left)
+    if kind.__eq__ is not object.__eq__:
+        return bool(left == right)
+    return kind.__repr__ is object.__repr__ or repr(left) == repr(right)
 
 
 def _is_weak(obj: Any) -> bool:
@@ -406,25 +386,6 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # An empty cell.
         return NOTHING
-
-
-def _class_of(obj: Any) -> Any:
-    """Returns the class, where containers that Keras wraps count as plain ones."""
-    kind = type(obj)
-    if kind.__module__.split(".")[0] in ("keras", "tensorflow", "builtins"):
-        for plain in (list, dict, set):
-            if isinstance(obj, plain):
-                return plain
-    return kind
-
-
-def _items_of(sequence: Any) -> list[Any]:
-    """Returns the items, past what a class that nobody here knows says they are."""
-    kind = _class_of(sequence)
-    base: Any = next((b for b in (list, tuple, deque) if issubclass(kind, b)), None)
-    if base is None or kind is not type(sequence):  # TensorFlow has them elsewhere.
-        return list(sequence)
-    return list(base.__iter__(sequence))
 
 
 def _trainers(model: Any) -> list[Any]:

@@ -34,7 +34,9 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
         return
     is_given = inputs is not None
     if not is_given:
-        inputs = draw_inputs(left)
+        with _keras.quiet_globals():
+            inputs = draw_inputs(left)
+    _check_concrete(inputs)
     if inputs is None or not getattr(left, "built", True):
         return
     name = getattr(left, "name", type(left).__name__)
@@ -60,6 +62,20 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     elif isinstance(left, _keras.Layer):
         mine, other = (_attempt(_gradients, model, inputs) for model in (left, right))
         yield from _compare_answers(mine, other, f"{name}.<gradients>")
+
+
+def _check_concrete(inputs: Any) -> None:
+    for leaf in keras.tree.flatten(inputs):
+        if isinstance(leaf, _keras.KerasTensor):
+            raise UsageTypeError(
+                explain(
+                    "Models are compared on values.",
+                    where="argument `inputs`",
+                    expected="arrays or tensors that hold numbers",
+                    received=f"{leaf!r}, which is symbolic",
+                    fix="pass an array of the same shape, or None to have one drawn",
+                )
+            )
 
 
 def draw_inputs(model: Any, seed: int = 0, rows: int = _BATCH) -> Any:
@@ -95,7 +111,7 @@ def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) ->
         probe = clone_onto(model)
     except RegraftError as error:
         return {"cannot be copied to be run": type(error).__name__}
-    with _keras.quiet_globals(), _backends.active().fixed_global_rng():
+    with _keras.fixed_globals(), _backends.active().fixed_global_rng():
         try:
             return question(probe, inputs)
         except Exception as error:  # Whatever a model raises is an answer, too.

@@ -200,7 +200,8 @@ class Replay:
                 new = self._refit(node.operation, new, args, kwargs)
             self._called.add(address(node.operation))
             there = f"{where}/{node.operation.name}"
-            outputs = self._call(new, args, kwargs, there, len(node.outputs))
+            with _keras.scope_around(node.operation):
+                outputs = self._call(new, args, kwargs, there, len(node.outputs))
             for old, output in zip(node.outputs, outputs, strict=True):
                 tensors[address(old)] = output
                 masks.append((_keras.mask_of(old), _keras.mask_of(output)))
@@ -284,7 +285,8 @@ class Replay:
             for layer in model.layers:
                 new = self._new_operation(layer, where)
                 there = f"{where}/{layer.name}"
-                [tensor] = self._call(new, (tensor,), {}, there, 1)
+                with keras.name_scope(model.name):  # As `Sequential.build` does.
+                    [tensor] = self._call(new, (tensor,), {}, there, 1)
         name = None if old is None else old.name
         graph = _keras.Functional(inputs.struct, tensor, name=name)
         layers = _keras.call_chain(graph)

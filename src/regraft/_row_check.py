@@ -82,7 +82,7 @@ def _whole_and_in_parts(model: Any, many: Any) -> tuple[_Result, _Result] | None
     if inputs is None:
         return None
     try:
-        with _keras.quiet_globals(), _backends.active().fixed_global_rng():
+        with _keras.fixed_globals(), _backends.active().fixed_global_rng():
             whole = _call(model, inputs, reads_left=many is not None)
             again = _call(model, inputs)
             if any(map(_distance, whole.outputs, again.outputs)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +59,11 @@ def same_atom(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, float):
         return struct.pack("d", left) == struct.pack("d", right)
+    if isinstance(left, complex):
+        pairs = zip((left.real, left.imag), (right.real, right.imag), strict=True)
+        return all(same_atom(mine, other) for mine, other in pairs)
+    if isinstance(left, decimal.Decimal | datetime.datetime | datetime.time):
+        return repr(left) == repr(right)  # With all digits, and the time zone.
     return bool(left == right)
 
 
@@ -84,9 +91,10 @@ def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
 
 
 def _how_far(left: Any, right: Any) -> str:
-    differing = int(np.sum(left != right))
-    text = f"{differing} of {left.size} numbers"
+    mine, other = (np.frombuffer(x.tobytes(), "uint8") for x in (left, right))
+    differing = (mine != other).reshape(left.size, -1).any(axis=1)
+    text = f"{int(differing.sum())} of {left.size} numbers"
     if np.issubdtype(left.dtype, np.floating):
         farthest = np.max(np.abs(left.astype("float64") - right.astype("float64")))
-        text += f", by up to {farthest:.3g}"
+        text += f", by up to {farthest:.3g}" if farthest else ", by their bits alone"
     return text

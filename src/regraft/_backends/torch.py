@@ -254,7 +254,8 @@ def contents(obj: Any) -> Any:
         # Whatever was computed is no leaf, and its copy has no history.
         is_trained = obj.is_leaf and obj.requires_grad
         hooks = _hooks(obj) if is_trained else {}
-        return [type(obj), is_trained, str(obj.layout), hooks, *numbers]
+        own = dict(vars(obj))
+        return [type(obj), is_trained, str(obj.layout), hooks, own, *numbers]
     return None
 
 
@@ -294,6 +295,8 @@ def same_buffer(left: Any, right: Any) -> bool:
     if left is right:
         return True
     if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+        return False
+    if not (_is_dense(left) and _is_dense(right)):
         return False
     pointer = left.untyped_storage().data_ptr()
     return pointer != 0 and pointer == right.untyped_storage().data_ptr()

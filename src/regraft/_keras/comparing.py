@@ -6,6 +6,7 @@ from typing import Any
 
 from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.utils.python_utils import is_default
 
 from .classes import Initializer, Layer
 from .graph import NODE_LISTS, is_graph
@@ -44,8 +45,12 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
             state.pop(name, None)
         if is_graph(obj):
             state.pop("_nodes", None)
-        for name in ("_call_signature", "_tracker", "_auto_config", "_called"):
+        for name in ("_call_signature", "_tracker", "_called"):
             state.pop(name, None)
+        if not is_default(getattr(obj, "get_config", None)):
+            # How it was made, which is not what it is: a class that has a
+            # configuration of its own can be made in several ways.
+            state.pop("_auto_config", None)
     if isinstance(obj, BaseOptimizer):
         _key_by_position(obj, state)
     if isinstance(obj, Initializer) and state.get("_init_seed", 0) is None:

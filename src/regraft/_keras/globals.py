@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src.backend.common import global_state
 
 
@@ -30,6 +31,26 @@ class quiet_globals:
         random.setstate(self._random)
         for name, value in self._saved.items():
             global_state.set_global_attribute(name, value)
+
+
+class fixed_globals(quiet_globals):
+    """A context in which global generators draw the same numbers each time.
+
+    Those of Python, numpy and Keras; they are found again as they were left. A backend
+    has others, see its `fixed_global_rng`.
+    """
+
+    def __enter__(self) -> fixed_globals:
+        super().__enter__()
+        self._numpy = np.random.get_state()
+        random.seed(0)
+        np.random.seed(0)
+        set_global_seed_generator(keras.random.SeedGenerator(0))
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        np.random.set_state(self._numpy)
+        super().__exit__(*details)
 
 
 def global_seed_generator() -> Any:

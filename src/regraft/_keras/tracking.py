@@ -111,7 +111,8 @@ def rebind_wrappers(
             if not ATOMS.issuperset(map(type, attributes.values())):
                 continue
             attributes["__wrapped__"] = bound
-        owner = cells.setdefault(address(wrapper.__closure__[0]), CellType(new))
+        cell = (wrapper.__closure__ or ())[0]
+        owner = cells.setdefault(address(cell), CellType(new))
         memo[address(wrapper)] = made = FunctionType(
             code,
             wrapper.__globals__,

@@ -1,0 +1,171 @@
+"""How lists, dicts and sets are compared, item by item.
+
+Each function is handed the comparison, which takes up the pairs that it finds.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from . import _keras
+from ._atoms import ATOMS
+from ._identity import address, address_by_id
+from ._parts import is_model_state
+from ._values import NOTHING, Difference, same_atom
+
+WEAK_CONTAINERS = (
+    weakref.WeakSet,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+)
+
+
+def compare_items(
+    comparison: Any, left: Any, right: Any, path: str
+) -> Iterator[Difference]:
+    """Compares what is in two containers; anything else has nothing in it."""
+    if isinstance(left, dict):
+        yield from _compare_dicts(comparison, left, right, path)
+    elif isinstance(left, set | frozenset):
+        yield from _compare_sets(comparison, left, right, path)
+    elif isinstance(left, bytearray):
+        if left != right:
+            yield Difference(path, left, right, "value")
+    elif isinstance(left, list | tuple | deque):
+        if isinstance(left, deque):
+            comparison.push(left.maxlen, right.maxlen, f"{path}.maxlen")
+        mine, other = _items_of(left), _items_of(right)
+        if len(mine) != len(other):
+            yield Difference(path, len(mine), len(other), "number of items")
+        for i, (x, y) in enumerate(zip(mine, other, strict=False)):
+            comparison.push(x, y, f"{path}[{i}]")
+
+
+def compare_weakly(
+    comparison: Any, left: Any, right: Any, path: str
+) -> Iterator[Difference]:
+    """Compares containers that hold their items weakly."""
+    if len(left) != len(right):
+        yield Difference(path, len(left), len(right), "number of items")
+    if isinstance(left, weakref.WeakSet):  # In no order.
+        comparison.point_at_all(list(left), list(right), path)
+        return
+    for i, (mine, other) in enumerate(zip(left.items(), right.items(), strict=False)):
+        weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
+        where = f"{path}[…{i}]"
+        pointers = address(mine[weak]), address(other[weak])
+        comparison.point(*pointers, where, "weak reference")
+        comparison.push(mine[1 - weak], other[1 - weak], where)
+
+
+def class_of(obj: Any) -> Any:
+    """Returns the class, where containers that Keras wraps count as plain ones."""
+    kind = type(obj)
+    if kind.__module__.split(".")[0] in ("keras", "tensorflow", "builtins"):
+        for plain in (list, dict, set):
+            if isinstance(obj, plain):
+                return plain
+    return kind
+
+
+def _items_of(sequence: Any) -> list[Any]:
+    """Returns the items, past what a class that nobody here knows says they are."""
+    kind = class_of(sequence)
+    base: Any = next((b for b in (list, tuple, deque) if issubclass(kind, b)), None)
+    if base is None or kind is not type(sequence):  # TensorFlow has them elsewhere.
+        return list(sequence)
+    return list(base.__iter__(sequence))
+
+
+def _compare_dicts(
+    comparison: Any, left: Any, right: Any, path: str
+) -> Iterator[Difference]:
+    if all(map(_is_plain_key, left)):
+        mine, other = list(left), list(right)
+        if mine != other or not all(map(_are_alike, mine, other)):
+            yield Difference(path, mine, other, "keys")
+        for key in [k for k in left if k in right]:
+            comparison.push(left[key], right[key], f"{path}[{key!r}]")
+        return
+    if len(left) != len(right):
+        yield Difference(path, len(left), len(right), "number of items")
+    pairs = zip(left.items(), right.items(), strict=False)
+    for i, ((k, v), (key, value)) in enumerate(pairs):
+        _compare_keys(comparison, k, key, f"{path}.<key {i}>")
+        comparison.push(v, value, f"{path}[…{i}]")
+
+
+def _compare_keys(comparison: Any, left: Any, right: Any, path: str) -> None:
+    if _keras.is_identity_key(left) and _keras.is_identity_key(right):
+        comparison.point(address_by_id(left), address_by_id(right), path, "key")
+    elif type(left) is type(right) is tuple and len(left) == len(right):
+        for mine, other in zip(left, right, strict=True):
+            _compare_keys(comparison, mine, other, path)
+    else:
+        comparison.push(left, right, path)
+
+
+def _compare_sets(
+    comparison: Any, left: Any, right: Any, path: str
+) -> Iterator[Difference]:
+    if len(left) != len(right):
+        yield Difference(path, len(left), len(right), "number of items")
+        return
+    ids = [[x for x in side if _keras.is_identity_key(x)] for side in (left, right)]
+    if len(left) > 1 and len(ids[0]) == len(ids[1]) == len(left):
+        comparison.point_at_all(*(map(address_by_id, side) for side in ids), path)
+        return
+    where, others = f"{path}{{…}}", list(right)
+    for item in left:
+        place = _place_of(comparison, item, others)
+        if place is None:
+            yield Difference(path, item, NOTHING, "an item that the other has not")
+        else:
+            _compare_keys(comparison, item, others.pop(place), where)
+
+
+def _place_of(comparison: Any, item: Any, others: list[Any]) -> int | None:
+    """Returns where the partner of an item is among those of another set.
+
+    Sets have no order: it is the very object, one of the same name or value, or one
+    that does not differ in anything.
+    """
+    alike = [i for i, other in enumerate(others) if type(other) is type(item)]
+    if len(others) == len(alike) == 1:
+        return 0
+    for is_partner in (_is_the_same, _has_the_same_name, _are_alike):
+        for i in alike:
+            if is_partner(item, others[i]):
+                return i
+    if is_model_state(item) or type(item) in ATOMS:
+        return None
+    return next((i for i in alike if comparison.is_same(item, others[i])), None)
+
+
+def _is_the_same(left: Any, right: Any) -> bool:
+    return left is right
+
+
+def _has_the_same_name(left: Any, right: Any) -> bool:
+    return is_model_state(left) and left.name == right.name
+
+
+def _are_alike(left: Any, right: Any) -> bool:
+    """Tells whether keys that mean the same in any model have the same value."""
+    if type(left) in ATOMS:
+        return same_atom(left, right)
+    if type(left) is not type(right) or not isinstance(left, tuple | frozenset):
+        return False
+    if isinstance(left, frozenset):
+        return left == right and all(map(_is_plain_key, left))
+    return len(left) == len(right) and all(map(_are_alike, left, right))
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Tells whether a key means the same in any model."""
+    if isinstance(key, tuple | frozenset):
+        return all(_is_plain_key(part) for part in key)
+    return type(key) in ATOMS and not _keras.is_identity_key(key)
