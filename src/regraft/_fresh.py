@@ -98,6 +98,8 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
         own = [v for v in own if address(v) not in drawn]
         if not own:
             return
+    if _keras.is_quantized(layer):
+        return  # Its initializers draw floats.
     for variable in own:
         initializer = getattr(layer, f"{variable.name}_initializer", None)
         if callable(initializer):
@@ -108,6 +110,8 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
 def _check_drawn(layer: Any, drawn: set[int]) -> None:
     for variable in _keras.own_variables(layer):
         if address(variable) not in drawn:
+            if _keras.is_quantized(layer):
+                raise _cannot_quantize(layer, variable)
             raise CopyError(
                 explain(
                     "A variable cannot be drawn anew: nobody knows how it starts.",
@@ -120,6 +124,19 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
                     "`get_config()`, or use `weights='copy'`",
                 )
             )
+
+
+def _cannot_quantize(layer: Any, variable: Any) -> CopyError:
+    return CopyError(
+        explain(
+            "A quantized variable cannot be drawn anew: it starts as zeros.",
+            where=f"{layer.name}: {variable.path}",
+            expected="a layer that can be built with floats and quantized again, to "
+            "int8 or int4, without data",
+            received=f"{type(layer).__name__}, quantized to {layer.quantization_mode}",
+            fix="clone with fresh weights first, then quantize the copy",
+        )
+    )
 
 
 def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> None:
@@ -142,6 +159,11 @@ def _signature(variable: Any) -> tuple[Any, ...]:
 
 def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:
     """Yields layers like this one with variables that were just made."""
+    if _keras.is_quantized(layer):
+        ghost = _ghost_by_quantizing(layer, keep)
+        if ghost is not None:
+            yield ghost
+        return
     ghost = _ghost_by_build(layer, keep)
     if ghost is not None:
         yield ghost
@@ -158,6 +180,23 @@ def _ghost_by_build(layer: Any, keep: Keep | None) -> Any:
     ghost, _ = ghost_of(layer, keep=keep)
     try:
         ghost.build(**shapes)
+    except Exception:  # Whatever a layer raises that cannot be built twice.
+        return None
+    return ghost
+
+
+def _ghost_by_quantizing(layer: Any, keep: Keep | None) -> Any:
+    """Builds a copy of a quantized layer with floats, and quantizes it again."""
+    shapes = _keras.build_shapes(layer)
+    if shapes is None or not _keras.quantizes_alone(layer):
+        return None
+    mode = layer.quantization_mode
+    ghost, _ = ghost_of(layer, keep=keep)
+    config = _keras.quantization_of(ghost)
+    _keras.forget_quantization(ghost)
+    try:
+        ghost.build(**shapes)
+        _keras.quantize(ghost, mode, config)
     except Exception:  # Whatever a layer raises that cannot be built twice.
         return None
     return ghost

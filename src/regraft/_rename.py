@@ -37,7 +37,7 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
         if address(operation) in names:
             _keras.set_name(operation, names[address(operation)])
         _keras.move_paths(operation, moved)
-    slots = {}
+    slots, paths = {}, {}
     slots_of_optimizers = {
         address(slot)
         for _, optimizer in walk.optimizers
@@ -46,10 +46,12 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
     for _, variable in walk.variables:
         old, path = variable.path, moved(variable.path)
         if path != old and address(variable) not in slots_of_optimizers:
+            paths[old] = path
             slots[old.replace("/", "_")] = path.replace("/", "_")
             _keras.set_path(variable, path)
     for _, optimizer in walk.optimizers:
         _keras.rename_slots(optimizer, slots)
+    _keras.move_optimizer_paths((new for _, new in walk.optimizers), paths)
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer):
             _keras.rename_outputs(operation, outputs)

@@ -214,6 +214,8 @@ def same_buffer(left: Any, right: Any) -> bool:
     """Compares the addresses of two arrays' first local shards."""
     if left is right:
         return True
+    if not (isinstance(left, jax.Array) and isinstance(right, jax.Array)):
+        return False
     try:
         return bool(_pointers(left) & _pointers(right))
     except (AttributeError, RuntimeError, TypeError, ValueError):

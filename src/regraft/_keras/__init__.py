@@ -14,8 +14,10 @@ from .mapping import *
 from .names import *
 from .operations import *
 from .policies import *
+from .quantized import *
 from .specs import *
 from .tracking import *
 from .training import *
 from .trees import *
 from .variables import *
+from .wrappers import *

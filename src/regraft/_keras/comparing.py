@@ -62,11 +62,29 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
 def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
     """Writes numbers of variables for their identities, which no copy can keep."""
     keys = [_key(optimizer, v) for v in optimizer._trainable_variables]
-    positions = {key: i for i, key in enumerate(keys) if key is not None}
-    for name, indices in state.items():
-        plain = getattr(indices, "__wrapped__", indices)
-        if isinstance(plain, dict) and plain and all(k in positions for k in plain):
-            state[name] = {f"variable {positions[k]}": v for k, v in plain.items()}
+    names = {key: f"variable {i}" for i, key in enumerate(keys) if key is not None}
+    excluded = state.get("_exclude_from_weight_decay")
+    for key in excluded or ():  # Maybe of variables that it was not yet built for.
+        if isinstance(key, str):  # TensorFlow: a name and a number that nobody shares.
+            names.setdefault(key, key.rpartition("_")[0])
+    for name, value in state.items():
+        found = _renamed(value, names)
+        if isinstance(found, dict):  # Slots of a kind, each by variable.
+            inside = {k: _renamed(v, names) for k, v in found.items()}
+            if any(inside[k] is not v for k, v in found.items()):
+                found = inside
+        state[name] = found
+
+
+def _renamed(value: Any, names: dict[Any, str]) -> Any:
+    """Returns a dict or a set with other keys, or the value if it has none of these."""
+    plain = getattr(value, "__wrapped__", value)
+    is_keyed = isinstance(plain, dict | set | frozenset)
+    if not is_keyed or names.keys().isdisjoint(plain):
+        return value
+    if isinstance(plain, dict):
+        return {names.get(k, k): v for k, v in plain.items()}
+    return {names.get(k, k) for k in plain}
 
 
 def settings(operation: Any) -> dict[str, Any]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 from keras.src.utils.naming import to_snake_case
 
+from .._identity import address
 from .classes import InputLayer
 from .policies import DTypePolicyMap
+from .wrappers import plain_container, refill
+
+# Older versions of Keras have none.
+OptimizerMap: Any = getattr(keras.optimizers, "OptimizerMap", ())
 
 
 def snake_case(name: str) -> str:
@@ -68,6 +73,35 @@ def _policies_at(policies: Any, path: str) -> list[Any]:
     return [policies._policy_map[k] for k in policies if re.fullmatch(k, path)]
 
 
+def move_optimizer_paths(optimizers: Iterable[Any], moved: dict[str, str]) -> None:
+    """Lets variables find the optimizers that they found under their old paths.
+
+    Args:
+        optimizers: Optimizers; some may choose others by the paths of variables.
+        moved: The new path of each variable whose path changed, by the old one.
+    """
+    found = [vars(optimizer).get("_optimizer_map") for optimizer in optimizers]
+    maps = {address(x): x for x in found if isinstance(x, OptimizerMap)}
+    for choice in maps.values():
+        wanted = {new: _chosen(choice, old) for old, new in moved.items()}
+        table = choice._optimizer_map
+        entries = {moved.get(key, key): value for key, value in table.items()}
+        table.clear()
+        table.update(entries)
+        for path, optimizer in wanted.items():
+            # A pattern is of one path and not of the other.
+            if optimizer is not None and _chosen(choice, path) is not optimizer:
+                table[path] = optimizer
+
+
+def _chosen(choice: Any, path: str) -> Any:
+    """Returns the optimizer for a path; None if several patterns are of that path."""
+    try:
+        return choice[path]
+    except ValueError:
+        return None
+
+
 def rename_slots(optimizer: Any, names: dict[str, str]) -> None:
     """Follows renamed variables in the names of an optimizer's slots."""
     for slot in optimizer._variables:
@@ -93,29 +127,75 @@ def rename_outputs(trainer: Any, names: dict[str, str]) -> None:
     they are, also where a layer has the same name.
     """
     state = vars(trainer)
-    output_names = state.get("output_names")
-    if not output_names:
-        return
+    output_names = state.get("output_names") or ()
     changed = {old: names[old] for old in output_names if old in names}
     if not changed:
         return
-    keyed = _KEYED_BY_OUTPUT
-    if isinstance(state.get("_outputs_struct"), dict):
+    loss, metrics = state.get("_compile_loss"), state.get("_compile_metrics")
+    outputs, keyed = state.get("_outputs_struct"), _KEYED_BY_OUTPUT
+    if isinstance(outputs, dict):
         keyed = frozenset({"output_names"})
-        metrics = state.get("_compile_metrics")
         resolved = getattr(metrics, "_resolved_output_names", None)
         if resolved:  # Perhaps the very list that is about to change.
             vars(metrics)["_resolved_output_names"] = [*resolved]
-    output_names[:] = [changed.get(old, old) for old in output_names]
-    holders = [trainer, state.get("_compile_loss"), state.get("_compile_metrics")]
-    config = state.get("_compile_config")
-    holders.append(getattr(config, "config", None))
+    config = getattr(state.get("_compile_config"), "config", None)
+    made = [vars(x) for x in (loss, metrics) if x is not None]
+    _rename_in([state, *made, config or {}], keyed, changed)
+    _rename_losses(loss, changed)
+    if not _is_flat_dict(outputs):
+        _rename_metrics(metrics, changed)
+
+
+def _rename_in(
+    holders: list[dict[str, Any]], attributes: frozenset[str], names: dict[str, str]
+) -> None:
+    """Renames keys of dicts and items of lists of names, each container once."""
+    done: set[int] = set()
     for holder in holders:
-        if holder is None:
-            continue
-        own = holder if isinstance(holder, dict) else vars(holder)
-        for attribute in keyed & own.keys():
-            own[attribute] = _rename_keys(own[attribute], changed)
+        for attribute in attributes & holder.keys():
+            value = holder[attribute]
+            key = address(plain_container(value))
+            if key in done:
+                continue
+            done.add(key)
+            if isinstance(value, dict):
+                refill(value, {names.get(k, k): v for k, v in value.items()})
+            elif value and attribute in _NAMES:
+                value[:] = [names.get(x, x) for x in value]
+
+
+def _is_flat_dict(outputs: Any) -> bool:
+    """Tells whether metrics are named after keys of a dict of outputs."""
+    return isinstance(outputs, dict) and not any(
+        map(keras.tree.is_nested, outputs.values())
+    )
+
+
+def _rename_losses(loss: Any, names: dict[str, str]) -> None:
+    """Follows renamed outputs in the losses that were made in the first step."""
+    found = getattr(loss, "_flat_losses", None)
+    if not found:
+        return
+    trackers = [*loss.metrics, *[None] * len(found)]
+    for i, (one, tracker) in enumerate(zip(found, trackers, strict=False)):
+        if one.path and not isinstance(one.path[-1], int):
+            continue  # It has the name of a key.
+        start = "/".join(map(str, one.path[:-1]))
+        start = f"{start}/" if start else ""
+        own = one.name.removeprefix(start)
+        name = start + names.get(own, own)
+        found[i] = one._replace(name=name)
+        if tracker is not None and tracker.name == f"{one.name}_loss":
+            vars(tracker)["name"] = f"{name}_loss"
+
+
+def _rename_metrics(metrics: Any, names: dict[str, str]) -> None:
+    """Follows renamed outputs in the metrics that were made in the first step."""
+    for kind in ("_flat_metrics", "_flat_weighted_metrics"):
+        for one in getattr(metrics, kind, ()):
+            state = {} if one is None else vars(one)
+            if state.get("output_name") in names:
+                state["output_name"] = names[state["output_name"]]
 
 
 _KEYED_BY_OUTPUT = frozenset(
@@ -129,17 +209,8 @@ _KEYED_BY_OUTPUT = frozenset(
         "_user_loss_weights",
         "_user_metrics",
         "_user_weighted_metrics",
+        "_resolved_output_names",
     }
 )
-
-
-def _rename_keys(value: Any, names: dict[str, str]) -> Any:
-    if isinstance(value, dict):
-        items = [(names.get(k, k), v) for k, v in value.items()]
-        value.clear()
-        for key, item in items:
-            value[key] = item
-        return value
-    if isinstance(value, list) and all(isinstance(x, str) for x in value):
-        return [names.get(x, x) for x in value]
-    return value
+# Strings in the other lists are names of losses and metrics.
+_NAMES = ("output_names", "_resolved_output_names")

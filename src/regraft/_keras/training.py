@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ from .._identity import address
 from .classes import Variable
 from .globals import quiet_globals
 from .variables import raw_value, to_numpy
+from .wrappers import CHECKPOINT_PARTS, containers, plain_container, refill
 
 # What a model made for itself while it ran: compiled functions, iterators, the
 # live state of a JAX loop. They belong to the original alone; a copy starts
@@ -50,6 +52,14 @@ COMPILE_STATE: dict[str, Any] = {
 }
 
 
+def drop_runtime_state(attributes: dict[str, Any]) -> None:
+    """Takes what a trainer made for itself while it ran out of its attribute dict."""
+    for name, start in RUNTIME_STATE.items():
+        if name in attributes:
+            attributes[name] = start
+    _forget_parts(attributes, RUNTIME_STATE)
+
+
 def drop_compile_state(attributes: dict[str, Any]) -> None:
     """Turns a trainer's attribute dict back to what it was before `compile()`."""
     for name, before in COMPILE_STATE.items():
@@ -59,6 +69,17 @@ def drop_compile_state(attributes: dict[str, Any]) -> None:
             del attributes[name]
         else:
             attributes[name] = before
+    _forget_parts(attributes, COMPILE_STATE)
+
+
+def _forget_parts(attributes: dict[str, Any], names: Container[str]) -> None:
+    """Leaves parts out of what TensorFlow saves of an object."""
+    references, by_name = (attributes.get(name) for name in CHECKPOINT_PARTS)
+    if not references or by_name is None:
+        return
+    kept = [part for part in references if part.name not in names]
+    left = {name: part for name, part in by_name.items() if name not in names}
+    attributes.update(zip(CHECKPOINT_PARTS, (kept, left), strict=True))
 
 
 def compile_metrics(trainer: Any) -> list[Any]:
@@ -148,22 +169,37 @@ def variable_keys(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
 
 
 def rekey_optimizer(new: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Writes other keys into the dicts by which an optimizer finds things.
+    """Writes other keys into the dicts and sets by which an optimizer finds things.
 
     Args:
         new: The optimizer.
         pairs: Old keys, each with the new one; None for what has no key.
     """
     keys = {old: twin for old, twin in pairs if old is not None and twin is not None}
-    for indices in vars(new).values():
-        plain = getattr(indices, "__wrapped__", indices)
-        if not isinstance(plain, dict) or not any(key in keys for key in plain):
-            continue
-        items = [(keys.get(key, key), value) for key, value in plain.items()]
-        dict.clear(plain)  # Past the tracking of a dict that Keras wraps.
-        dict.update(plain, items)
-        if plain is not indices:
-            indices._update_snapshot()
+    state = vars(new)
+    for name, value in state.items():
+        if type(value) is frozenset and not keys.keys().isdisjoint(value):
+            state[name] = frozenset(keys.get(key, key) for key in value)
+    for held in containers(state.values()):
+        plain = plain_container(held)
+        if isinstance(plain, dict | set) and not keys.keys().isdisjoint(plain):
+            _rekey(plain, keys)
+            if plain is not held:
+                held._update_snapshot()
+
+
+def _rekey(plain: Any, keys: dict[Any, Any]) -> None:
+    """Writes other keys into a dict or a set, past the tracking of one Keras wraps."""
+    if isinstance(plain, set):
+        items = [keys.get(item, item) for item in plain]
+        set.clear(plain)
+        set.update(plain, items)
+        return
+    base: Any = OrderedDict if isinstance(plain, OrderedDict) else dict
+    pairs = [(keys.get(key, key), value) for key, value in base.items(plain)]
+    base.clear(plain)
+    for key, value in pairs:
+        base.__setitem__(plain, key, value)
 
 
 def optimizers_of(trainer: Any) -> Iterator[Any]:
@@ -265,13 +301,34 @@ def unbuild_optimizer(optimizer: Any) -> None:
         variable.assign(start.value)
     tracker = optimizer._tracker
     tracker.unlock()
+    past = {address(v) for v in optimizer._variables} - {address(v) for v in kept}
     for name, (_, store) in tracker.config.items():
-        store[:] = kept
+        refill(store, kept)
         tracker.stored_ids[name] = {id(v) for v in kept}
-    optimizer._trainable_variables_indices.clear()
+    _forget_slots(optimizer, past)
+    refill(optimizer._trainable_variables_indices, {})
     optimizer._trainable_variables = []
     optimizer._iterations.assign(0)
     optimizer.built = False
+
+
+def _forget_slots(optimizer: Any, past: set[int]) -> None:
+    """Takes slots out of the lists and dicts to which `build()` may add others."""
+
+    def is_past(x: Any) -> bool:
+        parts = x if isinstance(x, tuple) else (x,)
+        return any(address(part) in past for part in parts)
+
+    for held in containers(vars(optimizer).values()):
+        plain = plain_container(held)
+        if isinstance(plain, dict):
+            left = {k: v for k, v in plain.items() if not is_past(v)}
+            if len(left) < len(plain):
+                refill(held, left)
+        elif isinstance(plain, list) and any(map(is_past, plain)):
+            rest = [x for x in plain if not is_past(x)]
+            # None stands for a variable that needs no slot.
+            refill(held, [] if all(x is None for x in rest) else rest)
 
 
 def slots(optimizer: Any) -> list[Any]:

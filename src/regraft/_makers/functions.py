@@ -54,7 +54,7 @@ def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_method(walk: Any, obj: Any) -> Any:
-    if is_global(obj.__self__):  # `random.shuffle` is a method of one in its module.
+    if _is_of_a_module(walk, obj.__self__):
         return walk.remember(obj, obj)
     function, owner = obj.__func__, walk.copy_of(obj.__self__)
     if not _functions.is_shared_by_class(obj, is_model_state):
@@ -62,6 +62,11 @@ def _make_method(walk: Any, obj: Any) -> Any:
     if function is obj.__func__ and owner is obj.__self__:
         return walk.remember(obj, obj)
     return walk.remember(obj, types.MethodType(function, owner))
+
+
+def _is_of_a_module(walk: Any, owner: Any) -> bool:
+    """Tells whether a method is a function of its module: `np.random.normal` is."""
+    return address(owner) not in walk.memo and is_global(owner)
 
 
 def _make_property(walk: Any, obj: Any) -> Any:
@@ -125,7 +130,7 @@ def _make_builtin_method(walk: Any, obj: Any) -> Any:
     owner = getattr(obj, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType | type):
         return walk.remember(obj, obj)
-    if is_global(owner):  # `np.random.normal` is a method of one in its module.
+    if _is_of_a_module(walk, owner):
         return walk.remember(obj, obj)
     new_owner = walk.copy_of(owner)
     same = new_owner is owner

@@ -89,10 +89,10 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
             for name in _keras.GRAPH_INDICES:
                 _copy_index(walk, state.get(name))
     if is_trainer:
-        for name, value in _keras.RUNTIME_STATE.items():
-            if name in state:
-                state[name] = value
+        _keras.drop_runtime_state(state)
     walk.rules.attributes(obj, state)
+    if is_trainer:
+        walk.hold(list(state.values()))  # Some were made just now.
     _keras.rebind_wrappers(obj, new, state, memo)
     walk.translate(state)
     if shared is None:
