@@ -17,6 +17,8 @@ from keras import layers
 
 import regraft
 
+pytestmark = pytest.mark.wiring
+
 
 class Holder(layers.Layer):
     """A layer with one attribute, past Keras's tracking."""
