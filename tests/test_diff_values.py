@@ -209,6 +209,7 @@ REPLACED = {
     "objects_in_a_set": ({Key(1), Key(2)}, {Key(1), Key(3)}),
     "plain_objects_in_a_set": ({Thing(1), Thing(2)}, {Thing(1), Thing(3)}),
     "large_numbers_in_a_set": ({1 << 40, 1 << 41}, {1 << 40, 1 << 42}),
+    "sign_of_zero_in_a_set": ({0.0, 1.0}, {-0.0, 1.0}),
     "true_for_one_in_a_set": ({1, 2}, {True, 2}),
     "true_for_one_as_a_key": ({1: 0}, {True: 0}),
     "sign_of_zero_in_a_key": ({(0.0, 1): 0}, {(-0.0, 1): 0}),
@@ -246,6 +247,17 @@ def test_sets_of_layers_that_are_equal_by_value():
 
     layer = Holder({ByNumber(1), ByNumber(2)})
     assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+def test_sets_of_layers_of_one_name():
+    inside = [keras.Sequential([layers.Dense(2, name="d")]) for _ in range(3)]
+    model = keras.Sequential([keras.Input((2,)), *inside])
+    object.__setattr__(model, "all", {part.layers[0] for part in inside})
+    twin = regraft.clone(model)
+    assert list(regraft.diff(model, twin)) == []
+    twin.all.pop()
+    twin.all.add(layers.Dense(2, name="d"))
+    assert list(regraft.diff(model, twin, inputs=False))
 
 
 @pytest.mark.parametrize("look", [lambda x: x[:], lambda x: x.T, lambda x: x[1:]])

@@ -24,6 +24,7 @@ from ._diff_containers import (
     class_of,
     compare_items,
     compare_weakly,
+    match_items,
 )
 from ._errors import RegraftError
 from ._identity import address
@@ -60,6 +61,7 @@ class Comparison:
         self.variables = 0
         self.bytes = 0
         self._queue: deque[tuple[Any, Any, str]] = deque()
+        self._put_off: deque[tuple[Any, Any, str]] = deque()
         self._pairs: set[tuple[int, int]] = set()
         self._right_of: dict[int, int] = {}
         self._left_of: dict[int, int] = {}
@@ -79,9 +81,11 @@ class Comparison:
             yield Difference(name, self.left, self.right, "one and the same object")
             return
         self._queue.append((self.left, self.right, name))
-        while self._queue:
-            left, right, path = self._queue.popleft()
-            yield from self._compare(left, right, path)
+        while self._queue or self._put_off:
+            if self._queue:
+                yield from self._compare(*self._queue.popleft())
+            else:
+                yield from match_items(self, *self._put_off.popleft())
         # What points at other objects can be judged when all have been paired.
         for pointer, other, path, why in self._pointers:
             if self._right_of.get(pointer, pointer) != other:
@@ -97,6 +101,10 @@ class Comparison:
         """Has two objects compared, which stand at the same place."""
         self._queue.append((left, right, path))
 
+    def put_off(self, left: Any, right: Any, path: str) -> None:
+        """Has two sets compared when there is nothing else to compare."""
+        self._put_off.append((left, right, path))
+
     def point(self, left: int, right: int, path: str, why: str) -> None:
         """Notes two addresses, which must be those of objects that belong together."""
         self._pointers.append((left, right, path, why))
@@ -106,6 +114,10 @@ class Comparison:
     ) -> None:
         """Notes addresses, or objects held weakly, in no order."""
         self._pointer_sets.append((_addresses(left), _addresses(right), path))
+
+    def partner_of(self, left: Any) -> int | None:
+        """Returns the address of what an object was paired with, if it was."""
+        return self._right_of.get(address(left))
 
     def is_same(self, left: Any, right: Any) -> bool:
         """Tells whether two objects differ in nothing, in a comparison of their own."""

@@ -114,10 +114,22 @@ def _compare_sets(
     if len(left) != len(right):
         yield Difference(path, len(left), len(right), "number of items")
         return
+    if all(map(_is_plain_key, left)):
+        mine, other = ({(type(x), x, _sign(x)) for x in side} for side in (left, right))
+        if mine != other:
+            yield Difference(path, left, right, "value")
+        return
     ids = [[x for x in side if _keras.is_identity_key(x)] for side in (left, right)]
     if len(left) > 1 and len(ids[0]) == len(ids[1]) == len(left):
         comparison.point_at_all(*(map(address_by_id, side) for side in ids), path)
         return
+    comparison.put_off(left, right, path)
+
+
+def match_items(
+    comparison: Any, left: Any, right: Any, path: str
+) -> Iterator[Difference]:
+    """Compares sets of the same size, when most of their items have been paired."""
     where, others = f"{path}{{…}}", list(right)
     for item in left:
         place = _place_of(comparison, item, others)
@@ -127,12 +139,20 @@ def _compare_sets(
             _compare_keys(comparison, item, others.pop(place), where)
 
 
+def _sign(x: Any) -> str:
+    return str(x)[:1] if type(x) is float else ""  # That of zero counts.
+
+
 def _place_of(comparison: Any, item: Any, others: list[Any]) -> int | None:
     """Returns where the partner of an item is among those of another set.
 
     Sets have no order: it is the very object, one of the same name or value, or one
     that does not differ in anything.
     """
+    partner = comparison.partner_of(item)
+    if partner is not None:
+        found = (i for i, other in enumerate(others) if address(other) == partner)
+        return next(found, None)
     alike = [i for i, other in enumerate(others) if type(other) is type(item)]
     if len(others) == len(alike) == 1:
         return 0

@@ -359,9 +359,10 @@ class Walk:
                 seen = len(self._references)
             else:
                 break
-        for action in in_order(self._hashed):
-            action()
-        self._hashed.clear()
+        while self._hashed:
+            waiting, self._hashed = self._hashed, []
+            for action in in_order(waiting):
+                action()
         for tracker, new in self._trackers:
             _keras.index_tracker(tracker, new, self.memo)
 

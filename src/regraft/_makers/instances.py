@@ -127,7 +127,8 @@ def make_value(walk: Any, obj: Any) -> Any:
     if new is obj:
         make, args, *_ = obj.__reduce_ex__(4)
         new = make(*args)
-    walk.fill_later(_fill_dict, obj, new)
+    if hasattr(new, "__dict__"):
+        walk.fill_later(_fill_dict, obj, new)
     return walk.remember(obj, new)
 
 
