@@ -4,6 +4,7 @@ import functools
 import random
 import threading
 import warnings
+import weakref
 
 import keras
 import numpy as np
@@ -398,6 +399,43 @@ def test_a_class_that_holds_a_layer_warns():
     text = str(caught[0].message)
     assert "Holding` reads `inner` (Dense 'inner') from its body" in text
     assert "where: holding\n" in text
+
+
+class PerObject:
+    """A descriptor that keeps a value for each object, as books have it."""
+
+    def __init__(self):
+        self.values = weakref.WeakKeyDictionary()
+
+    def __get__(self, obj, kind=None):
+        return self if obj is None else self.values.get(obj, 0.0)
+
+    def __set__(self, obj, value):
+        self.values[obj] = value
+
+
+@pytest.mark.parametrize("where", ["descriptor", "objects", "ids"])
+def test_what_a_class_keeps_for_each_object_warns(where):
+    class Kept(layers.Layer):
+        descriptor = PerObject()
+
+    Kept.objects, Kept.ids = weakref.WeakSet(), {}
+    layer = Kept(name="kept")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.GlobalReferenceWarning)
+        regraft.clone(layer)
+    if where == "descriptor":
+        layer.descriptor = 3.0
+    elif where == "objects":
+        Kept.objects.add(layer)
+    else:
+        Kept.ids[id(layer)] = 1
+    with pytest.warns(regraft.GlobalReferenceWarning) as caught:
+        regraft.clone(layer)
+    (text,) = [str(warning.message) for warning in caught]
+    assert f"Kept` keeps something for an object of this model in `{where}`" in text
+    assert "where: kept\n" in text
+    assert "what to do: keep it on the object" in text
 
 
 def test_a_class_that_closes_over_what_is_kept_does_not_warn():

@@ -142,6 +142,7 @@ def clone(
         walk.release()
         raise
     _shared_code.warn_of_parts(walk)
+    _shared_code.warn_of_registries(walk)
     return new
 
 

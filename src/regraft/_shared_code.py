@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import types
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import _functions
 from ._errors import GlobalReferenceWarning, explain
+from ._identity import address, address_by_id
 from ._parts import is_model_state
 from ._walk import Walk
 
@@ -55,14 +57,55 @@ def warn_of_parts(walk: Walk) -> None:
         )
 
 
+def warn_of_registries(walk: Walk) -> None:
+    """Warns of classes that keep something for objects of which there is a copy now."""
+    found = (
+        (base, kind, *x) for base, kind in _classes(walk) for x in _registries(base)
+    )
+    for base, kind, name, registry in found:
+        if not any(_is_copied(walk, key) for key in list(registry)):
+            continue
+        warnings.warn(
+            explain(
+                f"The class `{base.__qualname__}` keeps something for an object of "
+                f"this model in `{name}`, and nothing for its copy.",
+                where=_path_of(walk, kind),
+                expected="an attribute of the object itself",
+                received=f"a {type(registry).__name__} by object, on the class",
+                fix="keep it on the object, or give the copy an entry of its own",
+            ),
+            GlobalReferenceWarning,
+            stacklevel=3,
+        )
+
+
+def _registries(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yields the dicts on a class, and those that its descriptors hold."""
+    for name, member in vars(kind).items():
+        is_descriptor = hasattr(type(member), "__get__") and hasattr(member, "__dict__")
+        inside = vars(member).values() if is_descriptor else ()
+        for found in (member, *inside):
+            if isinstance(found, dict | weakref.WeakKeyDictionary | weakref.WeakSet):
+                yield name, found
+
+
+def _is_copied(walk: Walk, key: Any) -> bool:
+    place = address_by_id(key) if type(key) is int else address(key)
+    return walk.memo.get(place, key) is not key
+
+
 def _readings(walk: Walk) -> Iterator[tuple[Any, _Reading]]:
     """Yields what shared code reads, each with the function or class that runs it."""
     for function in walk.functions:
         yield from ((function, reading) for reading in _of_globals(function))
+    for base, kind in _classes(walk):
+        yield from ((kind, reading) for reading in _of_class(base))
+
+
+def _classes(walk: Walk) -> Iterator[tuple[type, type]]:
+    """Yields the user's classes, each with one of the model that inherits from it."""
     heirs = {base: kind for kind in walk.kinds() for base in kind.__mro__}
-    for base, kind in heirs.items():
-        if not _is_library(base):
-            yield from ((kind, reading) for reading in _of_class(base))
+    yield from ((base, kind) for base, kind in heirs.items() if not _is_library(base))
 
 
 def _of_class(kind: type) -> Iterator[_Reading]:
