@@ -96,7 +96,7 @@ def settings(operation: Any) -> dict[str, Any]:
         return found
     state = dict(vars(operation))
     forget_bookkeeping(operation, state)
-    for name in ("name", "_remat_mode"):
+    for name in ("name", "_remat_mode", "_auto_config"):
         state.pop(name, None)
     return state
 
