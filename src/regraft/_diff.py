@@ -92,7 +92,7 @@ class Comparison:
                 yield Difference(path, pointer, other, why)
 
         for pointers, others, path in self._pointer_sets:
-            if {self._right_of.get(x, x) for x in pointers} != others:
+            if not {self._right_of.get(x, x) for x in pointers} <= others:
                 yield Difference(path, pointers, others, "what it points at")
 
     # --- for those who compare parts ----------------------------------------------
@@ -110,10 +110,10 @@ class Comparison:
         self._pointers.append((left, right, path, why))
 
     def point_at_all(
-        self, left: Iterable[Any], right: Iterable[Any], path: str
+        self, left: Iterable[int], right: Iterable[int], path: str
     ) -> None:
-        """Notes addresses, or objects held weakly, in no order."""
-        self._pointer_sets.append((_addresses(left), _addresses(right), path))
+        """Notes addresses, in no order."""
+        self._pointer_sets.append(({*left}, {*right}, path))
 
     def partner_of(self, left: Any) -> int | None:
         """Returns the address of what an object was paired with, if it was."""
@@ -358,10 +358,6 @@ def opaque_contents(obj: Any) -> Any:
         if held is not None:
             return held
     return None
-
-
-def _addresses(things: Iterable[Any]) -> set[int]:
-    return {x if type(x) is int else address(x) for x in things}
 
 
 def _holds_objects(obj: Any) -> bool:

@@ -51,7 +51,7 @@ def compare_weakly(
     if len(left) != len(right):
         yield Difference(path, len(left), len(right), "number of items")
     if isinstance(left, weakref.WeakSet):  # In no order.
-        comparison.point_at_all(list(left), list(right), path)
+        comparison.put_off(left, right, path)
         return
     for i, (mine, other) in enumerate(zip(left.items(), right.items(), strict=False)):
         weak = 0 if isinstance(left, weakref.WeakKeyDictionary) else 1
@@ -132,6 +132,8 @@ def match_items(
     """Compares sets of the same size, when most of their items have been paired."""
     where, others = f"{path}{{…}}", list(right)
     for item in left:
+        if isinstance(left, weakref.WeakSet) and comparison.partner_of(item) is None:
+            continue  # What is reached in no other way is not part of the model.
         place = _place_of(comparison, item, others)
         if place is None:
             yield Difference(path, item, NOTHING, "an item that the other has not")
