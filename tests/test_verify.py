@@ -2,6 +2,8 @@
 
 import random
 import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -475,3 +477,16 @@ def test_drawing_inputs_moves_no_counter():
     regraft.verify(layer, regraft.clone(layer))
     after = keras.KerasTensor((1,)).name
     assert int(after.rpartition("_")[2]) == int(before.rpartition("_")[2]) + 1
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's stream")
+def test_a_stream_that_nobody_has_seeded():
+    script = (
+        "import keras, regraft\n"
+        "layer = keras.layers.Dense(2)\n"
+        "layer.build((None, 3))\n"
+        "assert regraft.verify(layer, regraft.clone(layer)).same\n"
+        "import tensorflow as tf\n"
+        "assert not (tf.random.normal((8,)) == tf.random.normal((8,))).numpy().any()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

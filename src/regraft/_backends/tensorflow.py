@@ -316,16 +316,16 @@ def finish(values: list[Any]) -> None:
 @contextmanager
 def fixed_global_rng() -> Iterator[None]:
     """Seeds the stream of `tf.random`, which Keras itself does not use."""
-    here = context.context()
-    before = here._seed, here._rng
-    here._seed, here._rng = 0, random.Random(0)
-    fresh = here._rng.getstate()
+    state = vars(context.context())
+    before = {name: state.pop(name, None) for name in ("_seed", "_rng")}
+    state["_seed"], state["_rng"] = 0, random.Random(0)
+    fresh = state["_rng"].getstate()
     try:
         yield
     finally:
-        if here._rng.getstate() != fresh:  # The kernels that drew go on drawing.
+        if state["_rng"].getstate() != fresh:  # The kernels that drew go on drawing.
             tf.random.set_seed(0)
-        here._seed, here._rng = before
+        state.update(before)
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:
