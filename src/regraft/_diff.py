@@ -90,7 +90,6 @@ class Comparison:
         for pointer, other, path, why in self._pointers:
             if self._right_of.get(pointer, pointer) != other:
                 yield Difference(path, pointer, other, why)
-
         for pointers, others, path in self._pointer_sets:
             if not {self._right_of.get(x, x) for x in pointers} <= others:
                 yield Difference(path, pointers, others, "what it points at")

@@ -10,14 +10,11 @@ layer's own. Wiring, ties, names and everything else stay as they are.
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 from . import _keras
 from ._errors import CopyError, explain
@@ -222,26 +219,8 @@ def _seeded(seeds: Seeds) -> Iterator[None]:
 
     Without a seed Python's generator moves on, as when any layer is made.
     """
-    with _keras.quiet_globals(), warnings.catch_warnings():
+    is_seeded = seeds.seed is not None
+    quiet = _keras.fixed_globals(seeds.next) if is_seeded else _keras.quiet_globals()
+    with quiet, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if seeds.seed is None:
-            yield
-            return
-        restore = _save_random_state()
-        try:
-            random.seed(seeds.next())
-            np.random.seed(seeds.next())
-            _keras.set_global_seed_generator(_keras.SeedGenerator(seeds.next()))
-            yield
-        finally:
-            restore()
-
-
-def _save_random_state() -> Callable[[], None]:
-    python, numpy = random.getstate(), np.random.get_state()
-
-    def restore() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)
-
-    return restore
+        yield

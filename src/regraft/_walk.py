@@ -29,6 +29,7 @@ from ._errors import OutOfMemoryError, explain
 from ._identity import address, address_by_id, new_id
 from ._makers import (
     Maker,
+    Waiting,
     aimed_at_copy,
     choose_maker,
     in_order,
@@ -85,7 +86,7 @@ class Walk:
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
         self._pending: list[tuple[Fill, Any, Any]] = []
-        self._hashed: list[tuple[Any, Callable[[], None], list[Any]]] = []
+        self._hashed: list[Waiting] = []
         self._later: list[Callable[[], None]] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._references: list[weakref.ref[Any]] = []

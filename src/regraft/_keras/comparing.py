@@ -12,6 +12,7 @@ from .classes import Initializer, Layer, Tracker
 from .graph import NODE_LISTS, is_graph
 from .layers import LOSS_LISTS
 from .training import RUNTIME_STATE, _key
+from .wrappers import CHECKPOINT_PARTS, plain_container
 
 
 def is_automatic_tensor_name(name: str) -> bool:
@@ -27,9 +28,8 @@ def is_identity_key(key: Any) -> bool:
 # By which TensorFlow's checkpoints find the parts of an object.
 _CHECKPOINT_REFERENCES = frozenset(
     {
+        *CHECKPOINT_PARTS,
         "_self_setattr_tracking",
-        "_self_unconditional_checkpoint_dependencies",
-        "_self_unconditional_dependency_names",
         "_self_unconditional_deferred_dependencies",
         "_self_update_uid",
         "_self_name_based_restores",
@@ -80,7 +80,7 @@ def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
 
 def _renamed(value: Any, names: dict[Any, str]) -> Any:
     """Returns a dict or a set with other keys, or the value if it has none of these."""
-    plain = getattr(value, "__wrapped__", value)
+    plain = plain_container(value)
     is_keyed = isinstance(plain, dict | set | frozenset)
     if not is_keyed or names.keys().isdisjoint(plain):
         return value

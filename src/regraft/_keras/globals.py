@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -38,14 +39,20 @@ class fixed_globals(quiet_globals):
 
     Those of Python, numpy and Keras; they are found again as they were left. A backend
     has others, see its `fixed_global_rng`.
+
+    Args:
+        next_seed: Returns a seed for each of them.
     """
+
+    def __init__(self, next_seed: Callable[[], int] = lambda: 0) -> None:
+        self._next_seed = next_seed
 
     def __enter__(self) -> fixed_globals:
         super().__enter__()
         self._numpy = np.random.get_state()
-        random.seed(0)
-        np.random.seed(0)
-        set_global_seed_generator(keras.random.SeedGenerator(0))
+        random.seed(self._next_seed())
+        np.random.seed(self._next_seed())
+        set_global_seed_generator(keras.random.SeedGenerator(self._next_seed()))
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -5,6 +5,7 @@ A *maker* takes the walk and an object, notes the object's copy with
 that asks to be filled later. `choose_maker` decides once per class.
 """
 
+from .ahead import Waiting as Waiting
 from .ahead import in_order as in_order
 from .ahead import plain_parts as plain_parts
 from .base import Maker as Maker

@@ -31,16 +31,12 @@ def plain_parts(walk: Any, roots: Iterable[Any]) -> Iterator[Any]:
             stack += [inner for _, inner in parts(part)]
 
 
+# An object, what completes its copy, and the parts that are looked into by then.
 Waiting = tuple[Any, Callable[[], None], list[Any]]
 
 
 def in_order(waiting: list[Waiting]) -> Iterator[Callable[[], None]]:
-    """Yields actions that complete copies, those of an object's parts before its own.
-
-    Args:
-        waiting: Objects, what completes their copies, and the parts that are looked
-            into by then.
-    """
+    """Yields actions that complete copies, those of parts before their owners."""
     entries: dict[int, list[Waiting]] = {}
     for entry in waiting:
         entries.setdefault(address(entry[0]), []).append(entry)

@@ -14,7 +14,7 @@ from .. import _functions
 from .._identity import address
 from .._parts import is_model_state
 from .base import Maker
-from .instances import is_global
+from .instances import fill_dict, is_global
 
 
 def _make_function(walk: Any, obj: Any) -> Any:
@@ -118,12 +118,8 @@ def _make_wrapper(walk: Any, obj: Any) -> Any:
         made = functools.lru_cache(**obj.cache_parameters())(new)
     else:
         made = type(obj)(new)
-    walk.fill_later(_fill_wrapper, obj, made)
+    walk.fill_later(fill_dict, obj, made)
     return walk.remember(obj, made)
-
-
-def _fill_wrapper(walk: Any, obj: Any, new: Any) -> None:
-    walk.copy_items(obj.__dict__, new.__dict__)
 
 
 def _make_builtin_method(walk: Any, obj: Any) -> Any:

@@ -128,11 +128,12 @@ def make_value(walk: Any, obj: Any) -> Any:
         make, args, *_ = obj.__reduce_ex__(4)
         new = make(*args)
     if hasattr(new, "__dict__"):
-        walk.fill_later(_fill_dict, obj, new)
+        walk.fill_later(fill_dict, obj, new)
     return walk.remember(obj, new)
 
 
-def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
+def fill_dict(walk: Any, obj: Any, new: Any) -> None:
+    """Copies what an object keeps in its dict, apart from its slots."""
     walk.copy_items(vars(obj), vars(new))
 
 
