@@ -17,25 +17,17 @@ Three kinds of work are put off on purpose:
 from __future__ import annotations
 
 import types
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _backends, _functions, _keras
+from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import OutOfMemoryError, explain
 from ._identity import address, address_by_id, new_id
-from ._makers import (
-    Maker,
-    Waiting,
-    aimed_at_copy,
-    choose_maker,
-    in_order,
-    is_simple,
-    plain_parts,
-)
+from ._makers import Maker, choose_maker, is_simple, plain_parts
 from ._parts import is_model_state, path_between
 from ._rules import Rules
 from ._wiring import Wiring
@@ -43,10 +35,9 @@ from ._wiring import Wiring
 _MISSING: Any = object()
 
 Keep = Callable[[Any], bool]
-Fill = Callable[[Any, Any, Any], None]
 
 
-class Walk:
+class Walk(Agenda):
     """Copies everything that can be reached from `root`.
 
     Args:
@@ -75,6 +66,7 @@ class Walk:
     new_wiring = Wiring
 
     def _begin(self) -> None:
+        Agenda.__init__(self)
         # Pairs (original, copy), in the order of discovery.
         self.variables: list[tuple[Any, Any]] = []
         self.operations: list[tuple[Any, Any]] = []
@@ -85,14 +77,8 @@ class Walk:
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        self._pending: list[tuple[Fill, Any, Any]] = []
-        self._hashed: list[Waiting] = []
-        self._later: list[Callable[[], None]] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
-        self._references: list[weakref.ref[Any]] = []
-        self._completing: set[int] = set()
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
-        self._holders: dict[int, tuple[Fill, Any, Any]] = {}
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
 
@@ -218,26 +204,6 @@ class Walk:
         self._alive.append(obj)
         return obj
 
-    def fill_later(self, fill: Fill, obj: Any, new: Any) -> None:
-        """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
-        self._pending.append((fill, obj, new))
-
-    def hash_later(
-        self, obj: Any, action: Callable[[], None], parts: Iterable[Any]
-    ) -> None:
-        """Schedules what needs complete, hashable copies.
-
-        Args:
-            obj: Whose copy is to be completed.
-            action: Completes it.
-            parts: What the action looks into; their copies are completed before.
-        """
-        self._hashed.append((obj, action, list(parts)))
-
-    def later(self, action: Callable[[], None]) -> None:
-        """Schedules an action for when the rest has been visited."""
-        self._later.append(action)
-
     def allocate(self, fill: Callable[[Any, Any], None], new: Any, value: Any) -> None:
         """Schedules `fill(new, value)`, which takes memory for a value."""
         self._allocations.append((fill, new, value))
@@ -250,18 +216,6 @@ class Walk:
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
 
-    def note_reference(self, reference: weakref.ref[Any]) -> Any:
-        """Notes a weak reference: its target may be met later, or never."""
-        self._references.append(reference)
-        return reference
-
-    def count_references(self) -> int:
-        """Returns how many weak references wait for their targets.
-
-        What cannot be filled again is not to be remembered while one inside waits.
-        """
-        return len(self._references)
-
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
@@ -272,35 +226,6 @@ class Walk:
                 return tuple(map(self.new_key, key))
         return self.copy_of(key)
 
-    def complete(self, obj: Any, *parts: Any) -> bool:
-        """Fills the copies of parts at once, for somebody who looks into them now.
-
-        A constructor reads what it is given, and a hash is made of attributes.
-
-        Args:
-            obj: Whose parts they are.
-            *parts: The parts, whose copies may be shells.
-
-        Returns:
-            Whether `obj` is still to be made. If parts hold it in turn, it has been.
-        """
-        if address(obj) in self._completing:
-            return True
-        self._completing.add(address(obj))
-        pending, places, known = self._pending, dict[int, int](), 0
-        for part in plain_parts(self, parts):
-            for place in range(known, len(pending)):
-                places[address(pending[place][1])] = place
-            known = len(pending)
-            if address(part) in places:
-                self._fill_at(places[address(part)])
-        self._completing.discard(address(obj))
-        return address(obj) not in self.memo
-
-    def is_completing(self, obj: Any) -> bool:
-        """Tells whether the parts of an object are being filled, which hold it."""
-        return address(obj) in self._completing
-
     def meet(self, *parts: Any) -> None:
         """Copies the pieces of the model that somebody holds who copies himself.
 
@@ -310,72 +235,29 @@ class Walk:
             if is_model_state(part):
                 self.copy_of(part)
 
-    def _fill_at(self, place: int) -> None:
-        """Fills a shell ahead of its turn."""
-        fill, obj, new = self._pending[place]
-        self._pending[place] = (_do_nothing, None, None)
-        count = len(self._references)
-        fill(self, obj, new)
-        if len(self._references) != count:
-            self._holders[address(obj)] = (fill, obj, new)
-
     # --- phases --------------------------------------------------------------
 
     def _visit(self) -> Any:
         """Copies all but the values; twice, if functions were taken for code."""
         given = self.memo.copy()
-        new = self.copy_of(self.root)
-        self._drain()
+        new = self._copy_root()
         if not self._rebound or not any(map(self._was_missed, self.functions)):
             return new
         self.memo.clear()
         self.memo.update(given)
         self._begin()
+        return self._copy_root()
+
+    def _copy_root(self) -> Any:
         new = self.copy_of(self.root)
-        self._drain()
+        self.work_off()
+        for tracker, twin in self._trackers:
+            _keras.index_tracker(tracker, twin, self.memo)
         return new
 
     def _was_missed(self, function: types.FunctionType) -> bool:
         """Tells whether a function is shared that reads what others assign to."""
         return self.known(function) is function and self.must_copy(function)
-
-    def _drain(self) -> None:
-        """Fills shells until nothing new is found."""
-        pending, seen = self._pending, len(self._references)
-        while True:
-            while pending:
-                fill, obj, new = pending.pop()
-                fill(self, obj, new)
-                if len(self._references) != seen:
-                    seen = len(self._references)
-                    self._holders[address(obj)] = (fill, obj, new)
-            if self._later:
-                action = self._later.pop()
-                action()
-                if len(self._references) != seen:
-                    seen = len(self._references)
-                    self._holders[address(action)] = (_act, action, None)
-            elif self._references:
-                self._renew_references()
-                seen = len(self._references)
-            else:
-                break
-        while self._hashed:
-            waiting, self._hashed = self._hashed, []
-            for action in in_order(waiting):
-                action()
-        for tracker, new in self._trackers:
-            _keras.index_tracker(tracker, new, self.memo)
-
-    def _renew_references(self) -> None:
-        """Points weak references at copies, where their targets were copied."""
-        references, self._references = self._references, []
-        for reference in references:
-            if address(reference) not in self.memo:
-                self.memo[address(reference)] = aimed_at_copy(self, reference)
-        holders, self._holders = self._holders, {}
-        for fill, obj, new in holders.values():
-            fill(self, obj, new)
 
     def _allocate(self) -> None:
         """Takes the memory: from here on nothing new is discovered."""
@@ -438,11 +320,3 @@ class Walk:
         if type(obj) in ATOMS or (self.keep is not None and self.keep(obj)):
             return True
         return getattr(self.maker(obj), "shares", False)
-
-
-def _do_nothing(walk: Any, obj: Any, new: Any) -> None:
-    pass
-
-
-def _act(walk: Any, action: Callable[[], None], new: Any) -> None:
-    action()

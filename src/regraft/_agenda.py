@@ -1,0 +1,158 @@
+"""What a walk puts off.
+
+A shell is filled later, so that nothing recurses. Whatever looks into copies, a hash or
+a constructor, waits until they are complete. Weak references wait longest: only when
+nothing else is left to be found is it known which of their targets were copied.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._identity import address
+from ._makers import Waiting, aimed_at_copy, in_order, plain_parts
+
+Fill = Callable[[Any, Any, Any], None]
+
+
+class Agenda:
+    """The work that is left while a graph of objects is copied.
+
+    Attributes:
+        memo: The copies of what was met, by the addresses of the originals.
+    """
+
+    memo: dict[int, Any]
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Fill, Any, Any]] = []
+        self._hashed: list[Waiting] = []
+        self._later: list[Callable[[], None]] = []
+        self._references: list[weakref.ref[Any]] = []
+        # Whose contents were read while weak references in them waited.
+        self._holders: dict[int, tuple[Fill, Any, Any]] = {}
+        self._completing: set[int] = set()
+
+    # --- for makers and copiers ----------------------------------------------
+
+    def fill_later(self, fill: Fill, obj: Any, new: Any) -> None:
+        """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
+        self._pending.append((fill, obj, new))
+
+    def hash_later(
+        self, obj: Any, action: Callable[[], None], parts: Iterable[Any]
+    ) -> None:
+        """Schedules what needs complete, hashable copies.
+
+        Args:
+            obj: Whose copy is to be completed.
+            action: Completes it.
+            parts: What the action looks into; their copies are completed before.
+        """
+        self._hashed.append((obj, action, list(parts)))
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Schedules an action for when the rest has been visited."""
+        self._later.append(action)
+
+    def note_reference(self, reference: weakref.ref[Any]) -> Any:
+        """Notes a weak reference: its target may be met later, or never."""
+        self._references.append(reference)
+        return reference
+
+    def count_references(self) -> int:
+        """Returns how many weak references wait for their targets.
+
+        What cannot be filled again is not to be remembered while one inside waits.
+        """
+        return len(self._references)
+
+    def complete(self, obj: Any, *parts: Any) -> bool:
+        """Fills the copies of parts at once, for somebody who looks into them now.
+
+        A constructor reads what it is given, and a hash is made of attributes.
+
+        Args:
+            obj: Whose parts they are.
+            *parts: The parts, whose copies may be shells.
+
+        Returns:
+            Whether `obj` is still to be made. If parts hold it in turn, it has been.
+        """
+        if address(obj) in self._completing:
+            return True
+        self._completing.add(address(obj))
+        pending, places, known = self._pending, dict[int, int](), 0
+        for part in plain_parts(self, parts):
+            for place in range(known, len(pending)):
+                places[address(pending[place][1])] = place
+            known = len(pending)
+            if address(part) in places:
+                self._fill_at(places[address(part)])
+        self._completing.discard(address(obj))
+        return address(obj) not in self.memo
+
+    def is_completing(self, obj: Any) -> bool:
+        """Tells whether the parts of an object are being filled, which hold it."""
+        return address(obj) in self._completing
+
+    # --- working it off -------------------------------------------------------
+
+    def work_off(self) -> None:
+        """Does all of it, until nothing new is found."""
+        self._fill_shells()
+        while self._hashed:
+            waiting, self._hashed = self._hashed, []
+            for action in in_order(waiting):
+                action()
+            self._fill_shells()
+
+    def _fill_shells(self) -> None:
+        pending, seen = self._pending, len(self._references)
+        while True:
+            while pending:
+                fill, obj, new = pending.pop()
+                fill(self, obj, new)
+                if len(self._references) != seen:
+                    seen = len(self._references)
+                    self._holders[address(obj)] = (fill, obj, new)
+            if self._later:
+                action = self._later.pop()
+                action()
+                if len(self._references) != seen:
+                    seen = len(self._references)
+                    self._holders[address(action)] = (_act, action, None)
+            elif self._references:
+                self._renew_references()
+                seen = len(self._references)
+            else:
+                break
+
+    def _fill_at(self, place: int) -> None:
+        """Fills a shell ahead of its turn."""
+        fill, obj, new = self._pending[place]
+        self._pending[place] = (_do_nothing, None, None)
+        count = len(self._references)
+        fill(self, obj, new)
+        if len(self._references) != count:
+            self._holders[address(obj)] = (fill, obj, new)
+
+    def _renew_references(self) -> None:
+        """Points weak references at copies, where their targets were copied."""
+        references, self._references = self._references, []
+        for reference in references:
+            if address(reference) not in self.memo:
+                self.memo[address(reference)] = aimed_at_copy(self, reference)
+        holders, self._holders = self._holders, {}
+        for fill, obj, new in holders.values():
+            fill(self, obj, new)
+
+
+def _do_nothing(walk: Any, obj: Any, new: Any) -> None:
+    pass
+
+
+def _act(walk: Any, action: Callable[[], None], new: Any) -> None:
+    action()
