@@ -148,6 +148,38 @@ def layer_removed(model, _):
     del model.also_aside, model.aside
 
 
+@edits(graph, "graph/one._inbound_nodes")
+def calls_cleared(model, _):
+    model.get_layer("one")._inbound_nodes.clear()
+
+
+@edits(graph, "graph/two._inbound_nodes")
+def calls_shared(model, original):
+    calls = original.get_layer("two")._inbound_nodes
+    put(model.get_layer("two"), _inbound_nodes=calls)
+
+
+@edits(graph, "graph/b._outbound_nodes")
+def takers_cleared(model, _):
+    model.get_layer("b")._outbound_nodes.clear()
+
+
+@edits(graph, "graph._nodes")
+def numbers_of_calls_of_another(model, original):
+    put(model, _nodes=original._nodes)
+
+
+@edits(graph, "<made by>: another call")
+def history_removed(model, _):
+    del model.outputs[1]._keras_history
+
+
+@edits(graph, "<made by>: another call")
+def made_by_another_call(model, _):
+    tensor = model.outputs[0]
+    put(tensor, _keras_history=tensor._keras_history._replace(node_index=0))
+
+
 # --- the tests ----------------------------------------------------------------
 
 

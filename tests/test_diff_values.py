@@ -57,6 +57,14 @@ class Options:
     size: int = 1
 
 
+def named(name):
+    def function():
+        return 1
+
+    function.__name__ = name
+    return function
+
+
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
@@ -136,6 +144,15 @@ def tagged_partial(tag):
 
 
 REPLACED = {
+    "number_in_a_tuple_in_a_set": ({(1, 2)}, {(True, 2)}),
+    "sign_in_a_tuple_in_a_set": ({(0.0,)}, {(-0.0,)}),
+    "sign_of_a_complex_number": ({complex(0, 0.0)}, {complex(0, -0.0)}),
+    "number_in_a_frozenset": ({frozenset({1}): 0}, {frozenset({True}): 0}),
+    "digits_in_a_set": ({decimal.Decimal("1.0")}, {decimal.Decimal("1.00")}),
+    "range_over_the_same": (range(0, 3, 2), range(0, 4, 2)),
+    "name_of_a_function": (named("one"), named("two")),
+    "ufunc": (np.frompyfunc(abs, 1, 1), np.frompyfunc(len, 1, 1)),
+    "writeable": (np.zeros(2), np.frombuffer(bytes(16))),
     "none": (None, 0),
     "number": (1, 2),
     "true_for_one": (1, True),
@@ -225,12 +242,57 @@ REPLACED = {
 }
 
 
+class NoArray:
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError
+
+
 @pytest.mark.parametrize(
-    "value", [complex("nan"), decimal.Decimal("NaN"), {Thing(1), Thing(1)}, {KeyOfAll}]
+    "value",
+    [
+        complex("nan"),
+        decimal.Decimal("NaN"),
+        {float("nan")},
+        {Thing(1), Thing(1)},
+        {KeyOfAll},
+        NoArray(),
+    ],
 )
 def test_a_copy_of_a_value_is_no_difference(value):
     layer = Holder(value)
     assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+def test_numbers_of_numpy_that_are_none_are_the_same():
+    values = [np.float32("nan"), np.datetime64("NaT")]
+    assert list(regraft.diff(*(Holder([x.copy() for x in values]) for _ in "ab"))) == []
+
+
+def test_weak_references_with_other_callbacks_differ():
+    def referring(callback):
+        thing = Thing(1)
+        return Holder([thing, weakref.ref(thing, callback)])
+
+    assert list(regraft.diff(referring(print), referring(len)))
+    layer = referring(print)
+    assert list(regraft.diff(layer, regraft.clone(layer))) == []
+
+
+def test_weak_reference_to_a_function_that_is_copied():
+    function = appender([1])
+    layer = Holder([function, weakref.ref(function)])
+    twin = regraft.clone(layer)
+    assert twin.thing[1]() is twin.thing[0] is not function
+    assert list(regraft.diff(layer, twin)) == []
+
+
+def test_value_that_cannot_be_shown():
+    class Mute:
+        def __repr__(self):
+            raise RuntimeError
+
+    texts = [str(d) for d in regraft.diff(Holder(Mute()), Holder(1))]
+    assert "holder.thing: value: <Mute> | 1" in texts
 
 
 def test_sets_of_layers_that_are_equal_by_value():

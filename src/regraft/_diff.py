@@ -8,17 +8,20 @@ reader knows.
 
 from __future__ import annotations
 
-import functools
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from . import _backends, _functions, _keras
 from ._atoms import ATOMS
+from ._diff_calls import compare_call_lists, compare_node_keys, compare_producers
 from ._diff_containers import (
     WEAK_CONTAINERS,
     class_of,
@@ -26,25 +29,13 @@ from ._diff_containers import (
     compare_weakly,
     match_items,
 )
-from ._errors import RegraftError
 from ._identity import address
 from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes, is_model_state, mapping_behind
+from ._sharing import WITHOUT_IDENTITY, Sharing
 from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
-from ._walk import Walk
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-
-
-# Python may make one or several of these as it likes.
-_WITHOUT_IDENTITY = (
-    tuple,
-    frozenset,
-    types.FunctionType,
-    types.MethodType,
-    types.BuiltinMethodType,
-    types.MethodWrapperType,
-)
 
 
 class Comparison:
@@ -65,10 +56,8 @@ class Comparison:
         self._pairs: set[tuple[int, int]] = set()
         self._right_of: dict[int, int] = {}
         self._left_of: dict[int, int] = {}
-        self._pointers: list[tuple[int, int, str, str]] = []
-        self._pointer_sets: list[tuple[set[int], set[int], str]] = []
-        self._alive: list[Any] = []
-        self._walk = Walk(left)  # Knows which objects may be shared.
+        self._judgements: list[Callable[[], Iterator[Difference]]] = []
+        self._sharing = Sharing(left)
         self._backend = _backends.active()
 
     def run(self) -> Iterator[Difference]:
@@ -86,13 +75,9 @@ class Comparison:
                 yield from self._compare(*self._queue.popleft())
             else:
                 yield from match_items(self, *self._put_off.popleft())
-        # What points at other objects can be judged when all have been paired.
-        for pointer, other, path, why in self._pointers:
-            if self._right_of.get(pointer, pointer) != other:
-                yield Difference(path, pointer, other, why)
-        for pointers, others, path in self._pointer_sets:
-            if not {self._right_of.get(x, x) for x in pointers} <= others:
-                yield Difference(path, pointers, others, "what it points at")
+        for judge in self._judgements:
+            yield from judge()
+        yield from self._sharing.found()
 
     # --- for those who compare parts ----------------------------------------------
 
@@ -104,15 +89,29 @@ class Comparison:
         """Has two sets compared when there is nothing else to compare."""
         self._put_off.append((left, right, path))
 
+    def judge_later(self, judge: Callable[[], Iterator[Difference]]) -> None:
+        """Has something compared that can be judged when all objects are paired."""
+        self._judgements.append(judge)
+
     def point(self, left: int, right: int, path: str, why: str) -> None:
         """Notes two addresses, which must be those of objects that belong together."""
-        self._pointers.append((left, right, path, why))
+        self.point_at_all([left], [right], path, why)
 
     def point_at_all(
-        self, left: Iterable[int], right: Iterable[int], path: str
+        self,
+        left: Iterable[int],
+        right: Iterable[int],
+        path: str,
+        why: str = "what it points at",
     ) -> None:
         """Notes addresses, in no order."""
-        self._pointer_sets.append(({*left}, {*right}, path))
+        mine, other = {*left}, {*right}
+
+        def judge() -> Iterator[Difference]:
+            if not {self._right_of.get(x, x) for x in mine} <= other:
+                yield Difference(path, mine, other, why)
+
+        self.judge_later(judge)
 
     def partner_of(self, left: Any) -> int | None:
         """Returns the address of what an object was paired with, if it was."""
@@ -133,7 +132,7 @@ class Comparison:
         if (address(left), address(right)) in self._pairs:
             return
         self._pairs.add((address(left), address(right)))
-        self._alive += [left, right]
+        self._sharing.note(left, right, path)
         self.objects += 1
         if left is right:
             yield from self._compare_shared(left, path)
@@ -147,12 +146,10 @@ class Comparison:
             yield Difference(path, kind, type(right), "class")
             return
         yield from self._compare_ties(left, right, path)
-        if self._backend.same_buffer(left, right) or _share_memory(left, right):
-            yield Difference(path, left, right, "shared buffer")
-        shares = getattr(self._walk.maker(left), "shares", False)
+        yield from self._sharing.compare_memory(left, right, path)
         if is_opaque:
             self.push(held, other, path)
-        elif shares and not _means_the_same(left, right):
+        elif self._sharing.is_always_shared(left) and not _means_the_same(left, right):
             yield Difference(path, left, right, "value")
         else:
             yield from self._compare_contents(left, right, path)
@@ -161,28 +158,16 @@ class Comparison:
         if _is_weak(obj):
             self._compare_targets(obj, obj, path)
             return
-        if isinstance(obj, types.FunctionType):
-            shared = not self._walk.must_copy(obj)
-        elif isinstance(obj, tuple | frozenset):
-            self._queue.extend((part, part, path) for part in obj)
-            return
+        if isinstance(obj, tuple | frozenset):
+            inside = [*obj, *attributes(obj).values()]
+            self._queue.extend((part, part, path) for part in inside)
         elif isinstance(obj, types.MethodType):
             self._queue.append((obj.__self__, obj.__self__, path))
-            return
         else:
-            shared = self._may_be_shared(obj)
-        if not shared:
-            yield Difference(path, obj, obj, "shared by both models")
-
-    def _may_be_shared(self, obj: Any) -> bool:
-        """Asks the walk whether a copy would hold the very same object."""
-        try:
-            return self._walk.copy_of(obj) is obj
-        except RegraftError:
-            return False
+            yield from self._sharing.shared(obj, path)
 
     def _compare_ties(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        if isinstance(left, _WITHOUT_IDENTITY):
+        if isinstance(left, WITHOUT_IDENTITY):
             return
         other = self._right_of.setdefault(address(left), address(right))
         back = self._left_of.setdefault(address(right), address(left))
@@ -200,12 +185,15 @@ class Comparison:
             yield from self._compare_variables(left, right, path)
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
+            self.judge_later(partial(compare_producers, self, left, right, path))
         elif _holds_objects(left) and _holds_objects(right):
             self.push(left.shape, right.shape, f"{path}.shape")
             self.push(str(left.dtype), str(right.dtype), f"{path}.dtype")
             self.push(left.tolist(), right.tolist(), path)
-        elif hasattr(kind, "__array__"):
+        elif _is_array(left) and _is_array(right):
             yield from compare_arrays(left, right, path)
+            for name in ("weak_type", "flags.writeable"):  # Of JAX and of numpy.
+                self.push(_ask(left, name), _ask(right, name), f"{path}.{name}")
             if not _is_of_a_framework(kind):
                 self._compare_states(attributes(left), attributes(right), path)
         elif isinstance(left, types.FunctionType):
@@ -219,7 +207,7 @@ class Comparison:
             limits = left.cache_parameters(), right.cache_parameters()
             self.push(*limits, f"{path}.cache_parameters()")
             self._compare_states(vars(left), vars(right), path)
-        elif isinstance(left, functools.partial):
+        elif isinstance(left, partial):
             self.push(left.func, right.func, f"{path}.func")
             self.push(left.args, right.args, f"{path}.args")
             self.push(left.keywords, right.keywords, f"{path}.keywords")
@@ -227,6 +215,9 @@ class Comparison:
         elif isinstance(left, types.BuiltinMethodType | types.MethodWrapperType):
             self.push(left.__name__, right.__name__, f"{path}.__name__")
             self.push(left.__self__, right.__self__, f"{path}.__self__")
+        elif isinstance(left, np.ufunc):
+            mine, other = map(_functions.behind_ufunc, (left, right))
+            self.push(mine, other, path)
         elif isinstance(left, types.MappingProxyType):
             self.push(mapping_behind(left), mapping_behind(right), path)
         elif isinstance(left, WEAK_CONTAINERS):
@@ -242,6 +233,12 @@ class Comparison:
         if isinstance(mine, types.MethodType) and isinstance(other, types.MethodType):
             self.push(mine.__func__, other.__func__, f"{path}.__func__")
             mine, other = mine.__self__, other.__self__
+        elif type(left) not in PROXIES:
+            self.push(left.__callback__, right.__callback__, f"{path}.__callback__")
+            self._compare_states(attributes(left), attributes(right), path)
+        if isinstance(mine, types.FunctionType) and other is not None:
+            self.push(mine, other, path)  # Functions have no identity.
+            return
         self.point(address(mine), address(other), path, "weak reference")
 
     # --- kinds of objects --------------------------------------------------------
@@ -258,8 +255,7 @@ class Comparison:
             if old is not new:
                 yield Difference(path, left, right, "one of them has no value")
             return
-        if self._backend.same_buffer(old, new):
-            yield Difference(path, left, right, "shared buffer")
+        yield from self._sharing.compare_memory(old, new, path)
         where, there = self._backend.placement(old), self._backend.placement(new)
         if where != there:
             yield Difference(path, where, there, "device or sharding")
@@ -284,6 +280,8 @@ class Comparison:
         if left.__code__ != right.__code__ or left.__globals__ is not right.__globals__:
             yield Difference(path, left, right, "function")
             return
+        for name in ("__name__", "__doc__"):
+            self.push(getattr(left, name), getattr(right, name), f"{path}.{name}")
         self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
         self.push(left.__kwdefaults__, right.__kwdefaults__, f"{path}.<defaults>")
         self.push(left.__dict__, right.__dict__, f"{path}.<attributes>")
@@ -303,6 +301,10 @@ class Comparison:
         mine, other = attributes(left), attributes(right)
         if not isinstance(left, _CONTAINERS) and not is_plain(left):
             yield from self._compare_opaque(left, right, path)
+        if isinstance(left, _keras.Operation):
+            self.judge_later(partial(compare_call_lists, self, left, right, path))
+        if _keras.is_graph(left) and _keras.is_graph(right):
+            self.judge_later(partial(compare_node_keys, left, right, path))
         _keras.forget_bookkeeping(left, mine)
         _keras.forget_bookkeeping(right, other)
         self._compare_states(mine, other, path)
@@ -363,13 +365,23 @@ def _holds_objects(obj: Any) -> bool:
     return isinstance(obj, np.ndarray) and obj.dtype.hasobject
 
 
-def _share_memory(left: Any, right: Any) -> bool:
-    """Tells whether writing to one of two arrays writes to the other."""
-    if not (isinstance(left, np.ndarray) and isinstance(right, np.ndarray)):
+def _is_array(obj: Any) -> bool:
+    """Tells whether an object says what numbers it holds."""
+    if not hasattr(type(obj), "__array__"):
         return False
-    if not (left.flags.writeable or right.flags.writeable):
+    try:
+        to_numpy(obj)
+    except Exception:  # Whatever a class raises.
         return False
-    return np.may_share_memory(left, right)
+    return True
+
+
+def _ask(array: Any, name: str) -> Any:
+    """Returns what an array says of itself by a name, if that means anything to it."""
+    try:
+        return attrgetter(name)(array)
+    except Exception:  # Whatever a class raises.
+        return None
 
 
 def _is_of_a_framework(kind: type) -> bool:
@@ -379,8 +391,11 @@ def _is_of_a_framework(kind: type) -> bool:
 def _means_the_same(left: Any, right: Any) -> bool:
     """Compares what models share, of which there may be one for each value."""
     kind: Any = type(left)
+    if isinstance(left, np.generic):
+        return bool(left.dtype == right.dtype and left.tobytes() == right.tobytes())
     if kind.__eq__ is not object.__eq__:
-        return bool(left == right)
+        with suppress(Exception):  # Whatever a class raises that has no one answer.
+            return bool(left == right)
     return kind.__repr__ is object.__repr__ or repr(left) == repr(right)
 
 

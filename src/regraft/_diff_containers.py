@@ -14,7 +14,7 @@ from . import _keras
 from ._atoms import ATOMS
 from ._identity import address, address_by_id
 from ._parts import is_model_state
-from ._values import NOTHING, Difference, same_atom
+from ._values import NOTHING, Difference, exact, same_atom
 
 WEAK_CONTAINERS = (
     weakref.WeakSet,
@@ -115,8 +115,7 @@ def _compare_sets(
         yield Difference(path, len(left), len(right), "number of items")
         return
     if all(map(_is_plain_key, left)):
-        mine, other = ({(type(x), x, _sign(x)) for x in side} for side in (left, right))
-        if mine != other:
+        if {*map(exact, left)} != {*map(exact, right)}:
             yield Difference(path, left, right, "value")
         return
     ids = [[x for x in side if _keras.is_identity_key(x)] for side in (left, right)]
@@ -139,10 +138,6 @@ def match_items(
             yield Difference(path, item, NOTHING, "an item that the other has not")
         else:
             _compare_keys(comparison, item, others.pop(place), where)
-
-
-def _sign(x: Any) -> str:
-    return str(x)[:1] if type(x) is float else ""  # That of zero counts.
 
 
 def _place_of(comparison: Any, item: Any, others: list[Any]) -> int | None:
@@ -177,13 +172,13 @@ def _has_the_same_name(left: Any, right: Any) -> bool:
 
 def _are_alike(left: Any, right: Any) -> bool:
     """Tells whether keys that mean the same in any model have the same value."""
-    if type(left) in ATOMS:
-        return same_atom(left, right)
-    if type(left) is not type(right) or not isinstance(left, tuple | frozenset):
-        return False
-    if isinstance(left, frozenset):
-        return left == right and all(map(_is_plain_key, left))
-    return len(left) == len(right) and all(map(_are_alike, left, right))
+    return _is_made_of_atoms(left) and same_atom(left, right)
+
+
+def _is_made_of_atoms(key: Any) -> bool:
+    if isinstance(key, tuple | frozenset):
+        return all(map(_is_made_of_atoms, key))
+    return type(key) in ATOMS
 
 
 def _is_plain_key(key: Any) -> bool:

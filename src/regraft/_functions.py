@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import sys
 import types
 from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import Any, cast
+
+import numpy as np
 
 from ._identity import address
 
@@ -88,6 +91,11 @@ def rebound_cells(function: types.FunctionType) -> list[Any]:
         return []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return [cell for name, cell in cells if name in names]
+
+
+def behind_ufunc(obj: np.ufunc) -> list[Any]:
+    """Returns the functions of which `np.frompyfunc` made one; others are C."""
+    return [part for part in gc.get_referents(obj) if callable(part)]
 
 
 @lru_cache(maxsize=4096)

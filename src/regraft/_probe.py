@@ -7,6 +7,7 @@ moved by being compared.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 
 from . import _backends, _keras
 from ._clone import clone_onto
+from ._diff import Comparison
 from ._errors import RegraftError, UsageError, UsageTypeError, explain
 from ._values import Difference, compare_arrays, same_atom, to_numpy
+from ._walk import Walk
 
 _BATCH, _LENGTH = 2, 6
 
@@ -98,8 +101,7 @@ def _draw(spec: Any, generator: Any, rows: int) -> Any:
         return generator.integers(0, 2, shape).astype(bool)
     if "int" in dtype:
         return generator.integers(0, 2, shape).astype(dtype)
-    values = generator.normal(size=shape)
-    return keras.ops.convert_to_numpy(keras.ops.cast(values, dtype))
+    return generator.normal(size=shape).astype(np.dtype(dtype))
 
 
 Answer = dict[str, Any]
@@ -108,7 +110,8 @@ Answer = dict[str, Any]
 def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) -> Answer:
     """Asks a copy of the model, with nobody's random numbers fixed."""
     try:
-        probe = clone_onto(model)
+        # Of the inputs as well, which a model may write to.
+        probe, inputs = clone_onto(model), Walk(inputs, keep=_is_constant).run()
     except RegraftError as error:
         return {"cannot be copied to be run": type(error).__name__}
     with _keras.fixed_globals(), _backends.active().fixed_global_rng():
@@ -116,6 +119,13 @@ def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) ->
             return question(probe, inputs)
         except Exception as error:  # Whatever a model raises is an answer, too.
             return {"raises": type(error).__name__}
+
+
+def _is_constant(obj: Any) -> bool:
+    """Tells whether an object is a tensor that cannot be changed."""
+    backend = _backends.active()
+    is_changed = backend.is_mutable() and backend.buffers(obj)
+    return keras.ops.is_tensor(obj) and not is_changed
 
 
 def _call(model: Any, inputs: Any, training: bool) -> Answer:
@@ -186,8 +196,11 @@ def _compare_answers(left: Answer, right: Answer, path: str) -> Iterator[Differe
         if isinstance(mine, str) or mine is None or other is None:
             if mine is not other and not same_atom(mine, other):
                 yield Difference(where, mine, other, "value")
-        else:
+        elif hasattr(type(mine), "__array__") or isinstance(mine, numbers.Number):
             yield from compare_arrays(mine, other, where)
+        else:  # Whatever else a call returns.
+            for found in Comparison(mine, other).run():
+                yield Difference(where, found.left, found.right, found.why)
 
 
 def check_comparable(a: Any, b: Any) -> None:

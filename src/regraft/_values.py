@@ -49,22 +49,40 @@ def _show(value: Any) -> str:
         return f"<Variable {value.path} {tuple(value.shape)}>"
     if isinstance(value, np.ndarray) and value.size > 8:
         return f"array{value.shape} {value.dtype}"
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # Whatever a class raises.
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def same_atom(left: Any, right: Any) -> bool:
     """Compares values exactly: `1`, `1.0` and `True` differ, NaN equals itself."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, float):
-        return struct.pack("d", left) == struct.pack("d", right)
-    if isinstance(left, complex):
-        pairs = zip((left.real, left.imag), (right.real, right.imag), strict=True)
-        return all(same_atom(mine, other) for mine, other in pairs)
-    if isinstance(left, decimal.Decimal | datetime.datetime | datetime.time):
-        return repr(left) == repr(right)  # With all digits, and the time zone.
-    return bool(left == right)
+    if left is right:
+        return True
+    return type(left) is type(right) and bool(exact(left) == exact(right))
+
+
+def exact(value: Any) -> Any:
+    """Returns something that equals that of another value only if they are the same.
+
+    Python takes many values for equal that are not: `1` and `True`, zeros of either
+    sign, ranges over the same numbers. Tuples and frozensets of such values likewise.
+    """
+    kind = type(value)
+    if isinstance(value, float):
+        return kind, struct.pack("d", value)
+    if isinstance(value, complex):
+        return kind, struct.pack("dd", value.real, value.imag)
+    if isinstance(value, decimal.Decimal | datetime.datetime | datetime.time):
+        return kind, repr(value)  # With all digits, and the time zone.
+    if isinstance(value, range):
+        return kind, value.start, value.stop, value.step
+    if isinstance(value, tuple):
+        return kind, tuple(map(exact, value))
+    if isinstance(value, frozenset):
+        return kind, frozenset(map(exact, value))
+    return kind, value
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:

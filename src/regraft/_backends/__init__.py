@@ -71,8 +71,14 @@ class Framework(Protocol):
     def release(self, values: list[Any]) -> None:
         """Frees buffers at once, after a copy failed half-way."""
 
-    def same_buffer(self, left: Any, right: Any) -> bool:
-        """Tells whether two values of variables occupy the same memory."""
+    def buffers(self, value: Any) -> set[Any]:
+        """Returns what memory a variable's value occupies; nothing if it is not known.
+
+        Two values that share memory share one of these.
+        """
+
+    def is_mutable(self) -> bool:
+        """Tells whether a value can be changed in place."""
 
     def is_concrete(self, value: Any) -> bool:
         """Tells whether a tensor has a value, i.e. is not part of a trace."""

@@ -102,7 +102,7 @@ def _put(values: list[Any], shardings: list[Any]) -> list[Any]:
     new = [relaid[i] if i in relaid else next(moved) for i in range(len(pairs))]
     return [
         jax.device_put(_copy_alone(value), sharding)
-        if same_buffer(value, copy)
+        if copy is value or buffers(value) & buffers(copy)
         else copy
         for (value, sharding), copy in zip(pairs, new, strict=True)
     ]
@@ -210,16 +210,19 @@ def release(values: list[Any]) -> None:
             value.delete()
 
 
-def same_buffer(left: Any, right: Any) -> bool:
-    """Compares the addresses of two arrays' first local shards."""
-    if left is right:
-        return True
-    if not (isinstance(left, jax.Array) and isinstance(right, jax.Array)):
-        return False
+def buffers(value: Any) -> set[Any]:
+    """Returns the addresses of an array's local shards."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return set()
     try:
-        return bool(_pointers(left) & _pointers(right))
+        return _pointers(value)
     except (AttributeError, RuntimeError, TypeError, ValueError):
-        return False
+        return set()
+
+
+def is_mutable() -> bool:
+    """An array never changes, so that two variables may hold the same one."""
+    return False
 
 
 def _pointers(value: Any) -> set[int]:

@@ -241,8 +241,12 @@ def contents(obj: Any) -> Any:
     if isinstance(obj, _EagerTensor) and obj.dtype in (tf.resource, tf.variant):
         return [type(obj)]
     if isinstance(obj, tf.lookup.experimental.MutableHashTable):
-        keys, entries = (side.numpy().ravel() for side in obj.export())
-        return [type(obj), sorted(map(str, zip(keys, entries, strict=True)))]
+        keys, entries = (side.numpy().tolist() for side in obj.export())
+        found = sorted(map(str, zip(keys, entries, strict=True)))
+        return [type(obj), obj._default_value.numpy(), found]
+    if isinstance(obj, tf.Variable) and not is_spread(obj):
+        how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
+        return [type(obj), how, obj.numpy()]
     if isinstance(obj, _Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]
@@ -256,8 +260,12 @@ def contents(obj: Any) -> Any:
     return None
 
 
-def _operations(function: Any) -> list[tuple[str, str]]:
-    return [(op.type, op.name) for op in function.graph.get_operations()]
+def _operations(function: Any) -> list[tuple[str, str, bytes]]:
+    """Returns the operations of a graph, with the values of its constants."""
+    return [
+        (op.type, op.name, op.node_def.attr["value"].SerializeToString())
+        for op in function.graph.get_operations()
+    ]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -269,13 +277,14 @@ def release(values: list[Any]) -> None:
     """Nothing to do: a variable's memory goes with its last reference."""
 
 
-def same_buffer(left: Any, right: Any) -> bool:
-    """Compares the resources that two variables stand for."""
-    if left is right:
-        return True
-    if isinstance(left, tf.Variable) and isinstance(right, tf.Variable):
-        return left.ref() == right.ref()
-    return False
+def buffers(value: Any) -> set[Any]:
+    """Returns the resource that a variable stands for; tensors cannot be changed."""
+    return {value.ref()} if isinstance(value, tf.Variable) else set()
+
+
+def is_mutable() -> bool:
+    """Variables are changed in place."""
+    return True
 
 
 def is_concrete(value: Any) -> bool:

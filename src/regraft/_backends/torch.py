@@ -290,16 +290,17 @@ def release(values: list[Any]) -> None:
             value.data = torch.empty(0, dtype=value.dtype, device=value.device)
 
 
-def same_buffer(left: Any, right: Any) -> bool:
-    """Compares the addresses of two tensors' storages."""
-    if left is right:
-        return True
-    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
-        return False
-    if not (_is_dense(left) and _is_dense(right)):
-        return False
-    pointer = left.untyped_storage().data_ptr()
-    return pointer != 0 and pointer == right.untyped_storage().data_ptr()
+def buffers(value: Any) -> set[Any]:
+    """Returns the address of a tensor's storage."""
+    if not isinstance(value, torch.Tensor) or not _is_dense(value):
+        return set()
+    pointer = value.untyped_storage().data_ptr()
+    return {pointer} if pointer else set()
+
+
+def is_mutable() -> bool:
+    """Tensors are changed in place."""
+    return True
 
 
 def is_concrete(value: Any) -> bool:

@@ -146,6 +146,19 @@ def set_node_keys(graph: Any, index: dict[int, int]) -> None:
     vars(graph)["_nodes"] = keys
 
 
+def knows_its_nodes(graph: Any) -> bool:
+    """Tells whether a graph lists its nodes by the numbers of their calls."""
+    nodes = list(own_nodes(graph))
+    called = {address(node.operation): node.operation for node in nodes}.values()
+    index = {
+        address(node): i
+        for operation in called
+        for i, node in enumerate(operation._inbound_nodes)
+    }
+    keys = {node_key(node, index.get(address(node), -1)) for node in nodes}
+    return bool(keys == set(vars(graph)["_nodes"]))
+
+
 def tensor_state(tensor: Any) -> dict[str, Any]:
     """Returns a symbolic tensor's attributes without its history."""
     state = vars(tensor).copy()

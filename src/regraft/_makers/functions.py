@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import types
 from operator import is_
 from typing import Any
@@ -88,7 +87,7 @@ def _make_cached_property(walk: Any, obj: Any) -> Any:
 
 def _make_ufunc(walk: Any, obj: Any) -> Any:
     """Copies what `np.frompyfunc` made of a function; others are written in C."""
-    inner = [x for x in gc.get_referents(obj) if callable(x)]
+    inner = _functions.behind_ufunc(obj)
     copies = [walk.copy_of(function) for function in inner]
     if all(map(is_, copies, inner)):
         return walk.remember(obj, obj)
