@@ -816,3 +816,20 @@ def test_several_threads_may_clone_at_once():
     for i, copy in enumerate(copies):
         assert copy.layers[0].name == f"t{i}_hidden"
         assert all_equal(values(copy, copy.optimizer), values(model, model.optimizer))
+
+
+class DrawsInBuild(layers.Layer):
+    def build(self, shape):
+        self.w = self.add_weight(shape=(shape[-1], 3), initializer="glorot_uniform")
+
+    def call(self, x):
+        return keras.ops.matmul(x, self.w)
+
+
+@pytest.mark.parametrize(
+    "make", [regraft.clone_model, lambda m: regraft.clone(m, weights="fresh")]
+)
+def test_fresh_weights_are_other_weights_each_time(make):
+    model = keras.Sequential([keras.Input((4,)), DrawsInBuild()])
+    one, two = (keras.ops.convert_to_numpy(make(model).weights[0]) for _ in "ab")
+    assert not np.array_equal(one, two)

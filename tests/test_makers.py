@@ -1,5 +1,6 @@
 """Objects of unusual classes, on a layer: what their copies are."""
 
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -457,6 +458,139 @@ def test_a_finalizer_is_refused():
     owner = Owner()
     text = refused(weakref.finalize(owner, print, "gone"))
     assert "on what the original still uses" in text
+
+
+class Deleting:
+    def __del__(self):
+        pass
+
+
+def test_an_object_that_cleans_up_is_refused():
+    text = refused(Deleting())
+    assert "its `__del__` would be called for the copy" in text
+
+
+# --- what classes say of themselves ---------------------------------------------------
+
+
+class MadeByPartial:
+    def __init__(self, part):
+        self.part = part
+
+    def __reduce__(self):
+        return functools.partial(MadeByPartial, self.part), ()
+
+
+def test_what_the_maker_of_an_object_holds_is_copied():
+    layer = Holder(MadeByPartial(None))
+    layer.value.part = layer
+    twin = regraft.clone(layer)
+    assert twin.value.part is twin
+
+
+class Reduced:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __reduce__(self):
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [5, (len,), (len, None)])
+def test_an_answer_that_is_none_is_refused(answer):
+    assert "its `__reduce_ex__` returned" in refused(Reduced(answer))
+
+
+def test_a_name_that_nobody_knows_is_refused():
+    assert "no module knows it as 'nowhere'" in refused(Reduced("nowhere"))
+
+
+class Tokenizer:
+    """Keeps in its state what it has learned, and starts with default settings."""
+
+    def __init__(self, lower=True):
+        self.lower, self.words = lower, []
+
+    def __getstate__(self):
+        return {"words": self.words}
+
+    def __setstate__(self, state):
+        self.__init__()
+        self.words = state["words"]
+
+
+def test_settings_that_a_state_leaves_out():
+    value = Tokenizer(lower=False)
+    value.words.append("a")
+    new = copied(value)
+    assert (new.lower, new.words) == (False, ["a"])
+    assert new.words is not value.words
+
+
+class ReturnsItself:
+    def __init__(self, part):
+        self.part = part
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def test_a_deepcopy_that_keeps_the_layer_is_refused():
+    layer = Holder(None)
+    object.__setattr__(layer, "value", ReturnsItself(layer))
+    with pytest.raises(regraft.CopyError, match="keeps what is to be copied"):
+        regraft.clone(layer)
+    assert copied(ReturnsItself(3)).part == 3
+
+
+class CopiesItself:
+    def __init__(self, function):
+        self.function = function
+
+    def __deepcopy__(self, memo):
+        return CopiesItself(copy.deepcopy(self.function, memo))
+
+
+def test_a_deepcopy_gets_functions_over_the_copies():
+    layer = Holder(None)
+    object.__setattr__(layer, "value", CopiesItself(lambda: layer))
+    twin = regraft.clone(layer)
+    assert twin.value.function() is twin
+
+
+def test_attributes_of_functions_are_copied():
+    def scaled(x):
+        return x * scaled.factor
+
+    scaled.factor = 2.0
+
+    def set_factor(factor):
+        scaled.factor = factor
+
+    new, setter = copied([scaled, set_factor])
+    setter(5.0)
+    assert (scaled(1.0), new(1.0)) == (2.0, 5.0)
+
+
+class SaysNothing:
+    def __getattribute__(self, name):
+        raise RuntimeError("no")
+
+
+def test_an_object_that_answers_nothing_is_refused():
+    layer = Holder(None)
+    object.__setattr__(layer, "value", SaysNothing())
+    with pytest.raises(regraft.CopyError, match=r"where: holder\.value"):
+        regraft.clone(layer)
+
+
+class Endless(dict):
+    def __len__(self):
+        raise RuntimeError
+
+
+def test_a_dict_that_does_not_know_its_length():
+    assert copied(Endless(a=1))["a"] == 1
 
 
 # --- hooks on tensors ---------------------------------------------------------------

@@ -4,6 +4,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -490,3 +491,19 @@ def test_a_stream_that_nobody_has_seeded():
         "assert not (tf.random.normal((8,)) == tf.random.normal((8,))).numpy().any()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_models_that_cannot_be_copied_are_not_called_the_same_unasked():
+    def locked():
+        layer = layers.Dense(2, name="dense")
+        layer.build((None, 3))
+        vars(layer)["lock"] = threading.Lock()
+        return layer
+
+    one, two = locked(), locked()
+    two.set_weights(one.get_weights())
+    with pytest.raises(regraft.UsageError) as caught:
+        regraft.verify(one, two, np.ones((1, 3), "float32"))
+    assert "neither can be copied" in str(caught.value)
+    assert "pass `inputs=False`" in str(caught.value)
+    assert regraft.verify(one, two, inputs=False).same

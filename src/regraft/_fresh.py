@@ -219,8 +219,9 @@ def _seeded(seeds: Seeds) -> Iterator[None]:
 
     Without a seed Python's generator moves on, as when any layer is made.
     """
-    is_seeded = seeds.seed is not None
-    quiet = _keras.fixed_globals(seeds.next) if is_seeded else _keras.quiet_globals()
+    quiet = _keras.quiet_globals(draws=True)
+    if seeds.seed is not None:
+        quiet = _keras.fixed_globals(seeds.next)
     with quiet, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

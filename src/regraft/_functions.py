@@ -99,13 +99,6 @@ def behind_ufunc(obj: np.ufunc) -> list[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _sets(code: types.CodeType) -> frozenset[str]:
-    """Returns the names of attributes that the code sets, on whatever object."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
-    return frozenset(found)
-
-
-@lru_cache(maxsize=4096)
 def global_names(code: types.CodeType) -> tuple[str, ...]:
     """Returns the names that the code, and code inside it, reads as globals."""
     # `co_names` would have the names of attributes as well.
@@ -175,8 +168,8 @@ def holds_state(
 
 def _keeps_state(function: types.FunctionType, rebound: Set[int]) -> bool:
     """Tells whether a function keeps something between calls, perhaps on itself."""
-    code, own = function.__code__, function.__dict__
-    if rebound_names(code) or (own and own.keys() & _sets(code)):
+    # What decorators note of the function inside is no state.
+    if rebound_names(function.__code__) or function.__dict__.keys() - {"__wrapped__"}:
         return True
     return bool(rebound) and any(
         address(cell) in rebound for cell in function.__closure__ or ()

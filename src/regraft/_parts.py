@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _keras
+from ._atoms import ATOMS
 from ._identity import address
 
 
@@ -142,7 +143,7 @@ def path_between(root: Any, target: Any, name: str) -> str:
         if obj is target:
             return path
         for label, part in named_parts(obj):
-            if address(part) not in seen and not isinstance(part, str | int | float):
+            if address(part) not in seen and type(part) not in ATOMS:
                 seen.add(address(part))
                 alive.append(part)
                 queue.append((part, path + label))

@@ -23,6 +23,9 @@ from ._walk import Walk
 
 _BATCH, _LENGTH = 2, 6
 
+Answer = dict[str, Any]
+_UNCOPIED = "cannot be copied to be run"
+
 
 def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     """Yields differences in what two models compute.
@@ -46,17 +49,8 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     for training in (False, True):
         mode = "training" if training else "inference"
         mine, other = (_call(model, inputs, training) for model in (left, right))
-        if is_given and "raises" in mine and "raises" in other:
-            raise UsageError(
-                explain(
-                    "Neither model can be called on these inputs.",
-                    where="argument `inputs`",
-                    expected=f"inputs that {name!r} takes",
-                    received=f"inputs on which its call raises {mine['raises']}",
-                    fix="pass other inputs, None to have them drawn, or False to "
-                    "compare the models without calling them",
-                )
-            )
+        if is_given:
+            _check_called(mine, other, name)
         yield from _compare_answers(mine, other, f"{name}(inputs, {mode})")
     if getattr(left, "compiled", False) and getattr(right, "compiled", False):
         # The step applies the gradients, so that they need no look of their own.
@@ -65,6 +59,30 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
     elif isinstance(left, _keras.Layer):
         mine, other = (_attempt(_gradients, model, inputs) for model in (left, right))
         yield from _compare_answers(mine, other, f"{name}.<gradients>")
+
+
+def _check_called(mine: Answer, other: Answer, name: str) -> None:
+    if "raises" in mine and "raises" in other:
+        raise UsageError(
+            explain(
+                "Neither model can be called on these inputs.",
+                where="argument `inputs`",
+                expected=f"inputs that {name!r} takes",
+                received=f"inputs on which its call raises {mine['raises']}",
+                fix="pass other inputs, None to have them drawn, or False to "
+                "compare the models without calling them",
+            )
+        )
+    if _UNCOPIED in mine and _UNCOPIED in other:
+        raise UsageError(
+            explain(
+                "The models are called on copies, and neither can be copied.",
+                where=name,
+                expected="models that `clone` takes",
+                received=f"models of which it says {mine[_UNCOPIED]}",
+                fix="pass `inputs=False` to compare the models without calling them",
+            )
+        )
 
 
 def _check_concrete(inputs: Any) -> None:
@@ -104,16 +122,13 @@ def _draw(spec: Any, generator: Any, rows: int) -> Any:
     return generator.normal(size=shape).astype(np.dtype(dtype))
 
 
-Answer = dict[str, Any]
-
-
 def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) -> Answer:
     """Asks a copy of the model, with nobody's random numbers fixed."""
     try:
         # Of the inputs as well, which a model may write to.
         probe, inputs = clone_onto(model), Walk(inputs, keep=_is_constant).run()
     except RegraftError as error:
-        return {"cannot be copied to be run": type(error).__name__}
+        return {_UNCOPIED: type(error).__name__}
     with _keras.fixed_globals(), _backends.active().fixed_global_rng():
         try:
             return question(probe, inputs)

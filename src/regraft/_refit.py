@@ -34,7 +34,7 @@ def refit(
     models = _keras.Functional | _keras.Sequential
     if isinstance(layer, models) or not layer.built or not layer.weights:
         return layer
-    with _keras.quiet_globals(), warnings.catch_warnings():
+    with _keras.quiet_globals(draws=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ghost = _ghost(layer, args, kwargs, keep_inside=keep_inside)
         if ghost is not None:

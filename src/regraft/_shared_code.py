@@ -7,6 +7,7 @@ classes with all that is in them, belong to everybody: they stay as they are.
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 import warnings
 import weakref
@@ -14,9 +15,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import _functions
+from ._atoms import ATOMS
 from ._errors import GlobalReferenceWarning, explain
 from ._identity import address, address_by_id
-from ._parts import is_model_state
+from ._parts import is_model_state, parts
 from ._walk import Walk
 
 _LIBRARIES = {
@@ -38,6 +40,9 @@ def warn_of_parts(walk: Walk) -> None:
     """Warns of parts that shared code goes on reading from the original."""
     for runner, reading in _readings(walk):
         part = _part_of_a_model(reading.value)
+        if part is None:
+            near = (x for x in _near(reading.value) if _is_copied(walk, x))
+            part = next(near, None)
         if part is None or walk.known(part) is part:
             continue
         what = getattr(part, "path", None) or getattr(part, "name", "?")
@@ -96,10 +101,11 @@ def _is_copied(walk: Walk, key: Any) -> bool:
 
 def _readings(walk: Walk) -> Iterator[tuple[Any, _Reading]]:
     """Yields what shared code reads, each with the function or class that runs it."""
+    seen: set[int] = set()
     for function in walk.functions:
-        yield from ((function, reading) for reading in _of_globals(function))
+        yield from ((function, reading) for reading in _of_globals(function, seen))
     for base, kind in _classes(walk):
-        yield from ((kind, reading) for reading in _of_class(base))
+        yield from ((kind, reading) for reading in _of_class(base, seen))
 
 
 def _classes(walk: Walk) -> Iterator[tuple[type, type]]:
@@ -108,20 +114,28 @@ def _classes(walk: Walk) -> Iterator[tuple[type, type]]:
     yield from ((base, kind) for base, kind in heirs.items() if not _is_library(base))
 
 
-def _of_class(kind: type) -> Iterator[_Reading]:
+def _of_class(kind: type, seen: set[int]) -> Iterator[_Reading]:
     for name, value in vars(kind).items():
         yield _Reading(f"The class `{kind.__qualname__}`", name, "its body", value)
     for function in _functions_in(kind):
-        yield from _of_globals(function)
+        yield from _of_globals(function, seen)
         yield from _of_closures(function)
 
 
-def _of_globals(function: types.FunctionType) -> Iterator[_Reading]:
-    if not _is_library(function):
+def _of_globals(function: types.FunctionType, seen: set[int]) -> Iterator[_Reading]:
+    """Yields the globals that a function reads, and functions that it calls by name."""
+    stack = [function]
+    while stack:
+        function = stack.pop()
+        if address(function) in seen or _is_library(function):
+            continue
+        seen.add(address(function))
         reader = f"The function `{function.__qualname__}`"
         for name in _functions.global_names(function.__code__):
             found = function.__globals__.get(name)
-            if found is not None:
+            if isinstance(found, types.FunctionType):
+                stack.append(found)
+            elif found is not None:
                 yield _Reading(reader, name, "a module global", found)
 
 
@@ -165,6 +179,36 @@ def _part_of_a_model(value: Any) -> Any:
     if type(value) in (list, tuple, dict, set):
         return next(filter(is_model_state, items), None)
     return None
+
+
+# A global like `settings.parts["encoder"][0]` is as far as people go; a global may also
+# hold a whole data set.
+_STEPS, _OBJECTS = 4, 500
+
+
+def _near(value: Any) -> Iterator[Any]:
+    """Yields parts of models that can be reached from a global, a few steps away."""
+    seen: dict[int, Any] = {}  # Holds what was made on the fly.
+    stack = [(value, 0)]
+    while stack and len(seen) < _OBJECTS:
+        found, steps = stack.pop()
+        if address(found) in seen or type(found) in ATOMS - {type}:
+            continue
+        seen[address(found)] = found
+        if is_model_state(found):
+            yield found
+        elif steps < _STEPS:
+            inside = itertools.islice(_held_by(found), _OBJECTS)
+            stack += [(part, steps + 1) for part in inside]
+
+
+def _held_by(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, type):
+        inside = () if _is_library(obj) else tuple(vars(obj).values())
+        return (x for x in inside if not isinstance(x, types.FunctionType))
+    known = (list, tuple, dict, set, types.MethodType)
+    is_plain = type(obj) in known or not _is_library(type(obj))
+    return (part for _, part in parts(obj)) if is_plain else iter(())
 
 
 def _path_of(walk: Walk, runner: Any) -> str:

@@ -229,11 +229,20 @@ class Walk(Agenda):
     def meet(self, *parts: Any) -> None:
         """Copies the pieces of the model that somebody holds who copies himself.
 
-        He would copy a layer by its configuration.
+        He would copy a layer by its configuration, and share a function.
         """
         for part in plain_parts(self, parts):
-            if is_model_state(part):
+            if self._belongs_to_model(part):
                 self.copy_of(part)
+
+    def holds_originals(self, *parts: Any) -> bool:
+        """Tells whether pieces of the original are in what is to be a copy."""
+        mine = filter(self._belongs_to_model, plain_parts(self, parts))
+        return any(self.stand_in(part) is not part for part in mine)
+
+    def _belongs_to_model(self, part: Any) -> bool:
+        is_function = isinstance(part, types.FunctionType)
+        return is_model_state(part) or (is_function and self.must_copy(part))
 
     # --- phases --------------------------------------------------------------
 

@@ -15,9 +15,16 @@ class quiet_globals:
     """A context in which Keras's name counters and global RNG stay unchanged.
 
     Keras seeds its global generator, when it first needs one, from Python's.
+
+    Args:
+        draws: Whether Python's generator moves on, as it does whenever layers are made
+            that draw their weights from it.
     """
 
     _NAMES = ("object_name_uids", "global_seed_generator", "autoname_prefix")
+
+    def __init__(self, *, draws: bool = False) -> None:
+        self._draws = draws
 
     def __enter__(self) -> quiet_globals:
         self._saved = {n: global_state.get_global_attribute(n) for n in self._NAMES}
@@ -29,7 +36,8 @@ class quiet_globals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        random.setstate(self._random)
+        if not self._draws:
+            random.setstate(self._random)
         for name, value in self._saved.items():
             global_state.set_global_attribute(name, value)
 
@@ -45,6 +53,7 @@ class fixed_globals(quiet_globals):
     """
 
     def __init__(self, next_seed: Callable[[], int] = lambda: 0) -> None:
+        super().__init__()
         self._next_seed = next_seed
 
     def __enter__(self) -> fixed_globals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from .. import _backends, _keras
@@ -102,7 +103,9 @@ def _by_class(kind: type, known: dict[type, Any]) -> Any:
 
 def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:
     # Abstract classes (`jax.Array`) are not in the mro of their instances.
-    return next((c for base, c in copiers.items() if isinstance(obj, base)), None)
+    with suppress(Exception):  # Whatever an object raises that is asked for its class.
+        return next((c for base, c in copiers.items() if isinstance(obj, base)), None)
+    return None
 
 
 def is_plain(obj: Any) -> bool:
@@ -118,7 +121,7 @@ def _has_plain_class(kind: type, obj: Any) -> bool:
         return False
     try:  # Asks Python whether the class hides state in C.
         reduced: Any = object.__reduce_ex__(obj, 4)
-    except TypeError:
+    except Exception:  # Whatever a class raises that is asked for its attributes.
         return False
     made_by, args, *_ = reduced
     return made_by.__name__ == "__newobj__" and args == (kind,)

@@ -40,7 +40,7 @@ def _fill_list(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_dict(walk: Any, obj: Any) -> Any:
     kind = type(obj)
-    if not obj and kind in (dict, OrderedDict):
+    if kind in (dict, OrderedDict) and not obj:
         return walk.remember(obj, kind())
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     new = walk.memo[address(obj)] = base.__new__(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from operator import is_
 from typing import Any
@@ -13,7 +14,7 @@ from .. import _functions
 from .._identity import address
 from .._parts import is_model_state
 from .base import Maker
-from .instances import fill_dict, is_global
+from .instances import fill_dict
 
 
 def _make_function(walk: Any, obj: Any) -> Any:
@@ -53,7 +54,7 @@ def _fill_cell(walk: Any, obj: Any, new: Any) -> None:
 
 
 def _make_method(walk: Any, obj: Any) -> Any:
-    if _is_of_a_module(walk, obj.__self__):
+    if _is_of_a_module(walk, obj):
         return walk.remember(obj, obj)
     function, owner = obj.__func__, walk.copy_of(obj.__self__)
     if not _functions.is_shared_by_class(obj, is_model_state):
@@ -63,9 +64,14 @@ def _make_method(walk: Any, obj: Any) -> Any:
     return walk.remember(obj, types.MethodType(function, owner))
 
 
-def _is_of_a_module(walk: Any, owner: Any) -> bool:
+def _is_of_a_module(walk: Any, method: Any) -> bool:
     """Tells whether a method is a function of its module: `np.random.normal` is."""
-    return address(owner) not in walk.memo and is_global(owner)
+    owner = method.__self__
+    if address(owner) in walk.memo or is_model_state(owner):
+        return False
+    module = sys.modules.get(getattr(type(owner), "__module__", None) or "")
+    known = vars(module).get(method.__name__) if module else None
+    return type(known) is type(method) and bool(known == method)
 
 
 def _make_property(walk: Any, obj: Any) -> Any:
@@ -125,7 +131,7 @@ def _make_builtin_method(walk: Any, obj: Any) -> Any:
     owner = getattr(obj, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType | type):
         return walk.remember(obj, obj)
-    if _is_of_a_module(walk, owner):
+    if _is_of_a_module(walk, obj):
         return walk.remember(obj, obj)
     new_owner = walk.copy_of(owner)
     same = new_owner is owner

@@ -8,6 +8,7 @@ import types
 from contextlib import suppress
 from typing import Any
 
+from .. import _keras
 from .._atoms import ATOMS
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id
@@ -86,17 +87,24 @@ def lone_instance_maker(kind: Any) -> Maker:
     whether a value `is MISSING`. It is shared as the class is, as long as there is
     nothing on it.
     """
+    if hasattr(kind, "__del__"):
+        return _refuse_to_delete
     make = instance_maker(kind)
     return _make_lone_instance if make is _make_plain_instance else make
 
 
+def _refuse_to_delete(walk: Any, obj: Any) -> Any:
+    reason = "its `__del__` would be called for the copy, on what the original uses"
+    raise refuse(walk, obj, reason)
+
+
 def _make_lone_instance(walk: Any, obj: Any) -> Any:
-    if obj.__dict__ or not is_global(obj):
+    if obj.__dict__ or not _is_global(obj):
         return _make_plain_instance(walk, obj)
     return walk.remember(obj, obj)
 
 
-def is_global(obj: Any) -> bool:
+def _is_global(obj: Any) -> bool:
     """Tells whether the module of an object's class holds the object by a name."""
     module = sys.modules.get(getattr(type(obj), "__module__", None) or "")
     return address(obj) in map(address, vars(module).values()) if module else False
@@ -147,11 +155,14 @@ def make_by_deepcopy(walk: Any, obj: Any) -> Any:
     if walk.deepcopied is None:
         walk.deepcopied = _DeepcopyMemo(walk)
     try:
-        return walk.remember(obj, obj.__deepcopy__(walk.deepcopied))
+        new = obj.__deepcopy__(walk.deepcopied)
     except (RegraftError, MemoryError):
         raise
     except Exception as error:  # Whatever a class raises.
         raise refuse(walk, obj, f"its `__deepcopy__` failed ({error!r})") from error
+    if walk.holds_originals(*(part for _, part in parts(new))):
+        raise refuse(walk, obj, "its `__deepcopy__` keeps what is to be copied")
+    return walk.remember(obj, new)
 
 
 class _DeepcopyMemo(dict[int, Any]):
@@ -191,17 +202,23 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     except Exception as error:  # Whatever a class raises that cannot be pickled.
         raise refuse(walk, obj, str(error)) from error
     if isinstance(reduced, str):  # The name of a global: a singleton.
+        if not _is_known_by(reduced, obj):
+            raise refuse(walk, obj, f"no module knows it as {reduced!r}")
         return walk.remember(obj, obj)
+    if not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 6:
+        raise refuse(walk, obj, f"its `__reduce_ex__` returned {reduced!r}")
     function, args, state, items, pairs, set_state = (*reduced, *[None] * 4)[:6]
+    if not isinstance(args, tuple):
+        raise refuse(walk, obj, f"its `__reduce_ex__` returned {reduced!r}")
     items, pairs = list(items or ()), list(pairs or ())  # They may be iterators.
     try:
-        copies = [walk.copy_of(arg) for arg in args]
-        if not are_atoms(args) and not walk.complete(obj, *args):
+        maker, *copies = [walk.copy_of(part) for part in (function, *args)]
+        if not are_atoms((function, *args)) and not walk.complete(obj, function, *args):
             return walk.memo[address(obj)]
     except CopyError as error:  # Parts of a C object cannot be reached by a path.
         raise refuse(walk, obj, "a part of it cannot be copied") from error
     try:
-        new = function(*copies)
+        new = maker(*copies)
     except Exception as error:  # Whatever a constructor raises.
         raise refuse(walk, obj, f"making it again failed ({error!r})") from error
     walk.remember(obj, new)
@@ -218,6 +235,8 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
             new[walk.copy_of(key)] = walk.copy_of(value)
         if state is not None and type(new) is type(obj):  # It was really made anew.
             _add_what_is_known(walk, obj, new)
+            if set_state is None:
+                _keep_settings(obj, new, state)
 
     # The state's copy must be complete before an object's own `__setstate__`
     # reads it, so it is filled after everything else that is pending.
@@ -228,6 +247,12 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     for part in inside:
         walk.copy_of(walk.hold(part))
     return new
+
+
+def _is_known_by(name: str, obj: Any) -> bool:
+    """Tells whether a module holds an object by a name."""
+    modules = [module for module in sys.modules.values() if module is not None]
+    return any(getattr(module, "__dict__", {}).get(name) is obj for module in modules)
 
 
 def _is_written_in_python(kind: type) -> bool:
@@ -250,6 +275,19 @@ def _add_what_is_known(walk: Any, obj: Any, new: Any) -> None:
             twin = value if type(value) in ATOMS else walk.known(value)
             if twin is not None or value is None:
                 mine[name] = twin
+
+
+def _keep_settings(obj: Any, new: Any, state: Any) -> None:
+    """Gives a copy settings that its `__setstate__` put back to where they start.
+
+    A state without them says nothing of them.
+    """
+    told = state if isinstance(state, dict) else {}
+    mine = getattr(new, "__dict__", {})
+    for name, value in getattr(obj, "__dict__", {}).items():
+        is_setting = type(value) in ATOMS and not _keras.is_identity_key(value)
+        if is_setting and name not in told and type(mine.get(name, obj)) in ATOMS:
+            mine[name] = value
 
 
 def _set_state(new: Any, state: Any) -> None:

@@ -1,0 +1,89 @@
+"""Parts of the model that functions find by way of globals."""
+
+import functools
+import types
+import warnings
+from typing import ClassVar
+
+import keras
+import pytest
+from keras import layers
+
+import regraft
+
+pytestmark = pytest.mark.wiring
+
+PART = layers.Dense(4, name="part")
+SPACE = types.SimpleNamespace(part=PART)
+METHOD = PART.__call__
+PARTIAL = functools.partial(PART)
+DEEP = [[{"part": PART}]]
+UNUSED = types.SimpleNamespace(other=layers.Dense(4, name="other"))
+
+
+class Registry:
+    parts: ClassVar = {"part": PART}
+
+
+def helper(x):
+    return PART(x)
+
+
+def helpers_helper(x):
+    return helper(x)
+
+
+READERS = {
+    "helper": lambda x: helpers_helper(x),
+    "SPACE": lambda x: SPACE.part(x),
+    "METHOD": lambda x: METHOD(x),
+    "PARTIAL": lambda x: PARTIAL(x),
+    "DEEP": lambda x: DEEP[0][0]["part"](x),
+    "Registry": lambda x: Registry.parts["part"](x),
+}
+
+
+def model_with(function):
+    inputs = keras.Input((4,))
+    outputs = layers.Lambda(function, output_shape=(4,), name="reads")(PART(inputs))
+    return keras.Model(inputs, outputs, name="model")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_part_that_is_behind_a_global_warns(name):
+    model = model_with(READERS[name])
+    with pytest.warns(regraft.GlobalReferenceWarning) as caught:
+        regraft.clone(model)
+    (text,) = [str(warning.message) for warning in caught]
+    if name == "helper":
+        assert "The function `helper` reads `PART` (Dense 'part')" in text
+    else:
+        assert f"reads `{name}` (Dense 'part') from a module global" in text
+    assert "where: model/reads.function" in text
+
+
+def test_a_global_that_holds_parts_of_other_models_does_not_warn():
+    model = model_with(lambda x: x * len(vars(UNUSED)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", regraft.GlobalReferenceWarning)
+        regraft.clone(model)
+
+
+class Scale(layers.Layer):
+    def __init__(self):
+        super().__init__(name="scale")
+        self.factor = self.add_weight(shape=(), initializer="ones")
+
+    def twice(self, x):
+        return 2 * self.factor * x
+
+
+SCALE = Scale()
+
+
+def test_a_method_of_a_global_layer_is_bound_to_the_copy():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, layers.Lambda(SCALE.twice, output_shape=(4,))(inputs))
+    twin = regraft.clone(model)
+    assert twin.layers[-1].function.__self__ is not SCALE
+    assert regraft.verify(model, twin).same
