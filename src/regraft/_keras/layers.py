@@ -14,7 +14,7 @@ from keras.src.utils.python_utils import is_default
 from keras.src.utils.tracking import DotNotTrackScope
 
 from .._identity import address
-from .classes import KerasTensor, Model, Sequential
+from .classes import KerasTensor, Model, Sequential, Variable
 from .graph import history, inner_graph
 from .variables import raw_value
 
@@ -81,6 +81,20 @@ def retrack(operation: Any) -> None:
         state = vars(parameters)
         state["_keys"] = dict.fromkeys(values)
         state["_parameters"] = type(state["_parameters"])(values)
+
+
+def set_on_built(layer: Any, name: str, value: Any) -> None:
+    """Sets an attribute of a layer, also where it adds or drops what is tracked."""
+    tracker = layer._tracker
+    was_locked, before = tracker.locked, getattr(layer, name, None)
+    tracker.unlock()
+    try:
+        if isinstance(before, Variable):
+            layer._untrack_variable(before)
+        setattr(layer, name, value)
+    finally:
+        if was_locked:
+            tracker.lock()
 
 
 def forget_variables(layer: Any) -> None:
