@@ -148,8 +148,9 @@ class Assembly:
                 continue
             self.given |= set_attribute(made, name, value)
         is_touched = part.changes or key in self.edited
-        for layer in _keras.all_layers(made) if is_touched else ():
-            _keras.retrack(layer)
+        if is_touched and isinstance(made, _keras.Layer):
+            for layer in _keras.all_layers(made):
+                _keras.retrack(layer)
         return made
 
     def _ready(self, key: int, old: Any) -> Any:

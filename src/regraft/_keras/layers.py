@@ -97,6 +97,11 @@ def set_on_built(layer: Any, name: str, value: Any) -> None:
             tracker.lock()
 
 
+def set_trainable_alone(layer: Any) -> None:
+    """Says that a layer is trained; its variables, and layers inside, stay."""
+    vars(layer)["_trainable"] = True
+
+
 def forget_variables(layer: Any) -> None:
     """Brings a layer back to where `build()` may be called again."""
     tracker = layer._tracker
@@ -320,3 +325,27 @@ def own_attributes(layer: Any) -> dict[str, Any]:
 def runs_its_graph(model: Any) -> bool:
     """Tells whether calling a model does nothing but what its graph says."""
     return type(model).call in (Functional.call, Sequential.call)
+
+
+# What a class may have of its own, and compute the same.
+_HOW_IT_IS_MADE = frozenset(
+    {
+        *("build", "get_config", "from_config", "get_build_config"),
+        *("build_from_config", "compute_output_shape", "compute_output_spec"),
+        *("save_own_variables", "load_own_variables"),
+    }
+)
+
+
+def computes_like(layer: Any, kind: Any) -> bool:
+    """Tells whether a layer does what layers of a class do, and nothing else.
+
+    A class that inherits may do something else by its `call`, or by what that uses: a
+    method, or a property in the place of a weight.
+    """
+    if not isinstance(layer, kind) or "call" in vars(layer):
+        return False
+    own = type(layer).__mro__[: type(layer).__mro__.index(kind)]
+    names = {name for each in own for name in vars(each) if hasattr(kind, name)}
+    names = {n for n in names if n == "__call__" or not n.startswith("__")}
+    return not names - _HOW_IT_IS_MADE - {"_api_export_path", "_api_export_symbol_id"}
