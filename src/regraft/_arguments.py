@@ -39,16 +39,8 @@ def check(
             )
         )
     for argument, value in (("name", name), ("prefix", prefix)):
-        if value is not None and (not isinstance(value, str) or "/" in value):
-            raise UsageTypeError(
-                explain(
-                    f"`{argument}` must be a string without slashes.",
-                    where=f"argument `{argument}`",
-                    expected="a str without '/', which separates parts of a path",
-                    received=f"{value!r} (of type {type(value).__name__})",
-                    fix=f"pass for example `{argument}='copy_'`",
-                )
-            )
+        if value is not None:
+            check_name(argument, value)
     if _keras.in_stateless_scope():
         raise UsageError(
             explain(
@@ -60,6 +52,22 @@ def check(
                 fix="clone the model before, or after, the traced function runs",
             )
         )
+
+
+def check_name(argument: str, value: Any) -> None:
+    """Refuses what cannot be a name, or the beginning of one."""
+    is_text = isinstance(value, str) and "/" not in value
+    if is_text and (value or argument != "name"):
+        return
+    raise UsageTypeError(
+        explain(
+            f"`{argument}` must be a string without slashes.",
+            where=f"argument `{argument}`",
+            expected="a str without '/', which separates parts of a path",
+            received=f"{value!r} (of type {type(value).__name__})",
+            fix=f"pass for example `{argument}='copy_'`",
+        )
+    )
 
 
 def check_place(

@@ -123,6 +123,20 @@ CASES = {
         "no call 0",
         "Python code",
     ),
+    "port_is_text": (
+        NET,
+        lambda g: g.insert(layers.ReLU(), before="add", port="x"),
+        "at which input of the layer",
+        "port='x'",
+    ),
+    "no_choice": (
+        NET,
+        lambda g: g.remove("relu", keep=4),
+        "the layer has no such input",
+        "keep=4",
+    ),
+    "prefix": (NET, lambda g: g.prefix("a/"), "must be a string without slashes"),
+    "no_prefix": (NET, lambda g: g.prefix(3), "`prefix` must be a string", "int"),
     # replace
     "no_layer": (NET, lambda g: g.replace("b", layers.Dense), "needs a layer", "b"),
     "no_layer_back": (NET, lambda g: g.replace("b", lambda old: 3), "needs a layer"),

@@ -252,6 +252,19 @@ def test_a_layer_in_front_of_others_moves_no_slots():
     assert int(made.optimizer.iterations) == 1
 
 
+@pytest.mark.wiring
+def test_a_new_layer_has_no_slots_of_an_old_one():
+    model = models.branched()
+    model.compile(keras.optimizers.Adam(0.0), "mse")  # The zeros of biases stay.
+    models.step(model)
+    made = rg.graph(model).replace("a", layers.Dense(6, "relu", name="new")).build()
+    new = [v for v in made.optimizer.variables if "new_" in v.path]
+    assert len(new) == 4
+    assert not any(np.any(v.numpy()) for v in new)
+    left = slots(model, but=("a",))
+    assert left.items() <= slots(made).items()
+
+
 def test_slots_of_fitted_variables_start_anew():
     model = models.trained(models.branched())
     made = wider(model).build(mismatch="fit")

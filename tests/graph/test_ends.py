@@ -149,3 +149,19 @@ def test_the_same_again():
     model = models.trained(models.branched())
     for graph in (rg.graph(model).outputs("head"), rg.graph(model).inputs((8,))):
         rg.verify(model, graph.build(), False).raise_if_different()
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_losses_stay_with_their_outputs(by_name):
+    x = keras.Input((4,), name="x")
+    ends = [layers.Dense(2, name="y")(x), layers.Dense(2, name="z")(x)]
+    model = keras.Model(x, [*ends, layers.Dense(2, name="w")(x)])
+    losses = {"y": "mse", "z": "mae", "w": "mse"}
+    model.compile("sgd", losses if by_name else [*losses.values()])
+    made = rg.graph(model).outputs("z", "y", "w").build()
+    assert made.output_names == ["z", "y", "w"]
+    assert not made.compiled
+    assert "not compiled any more: it has other outputs" in rg.lineage(made).notes[0]
+    same = rg.graph(model).append(layers.ReLU(name="last"), output=1).build()
+    assert same.output_names == ["y", "last", "w"]
+    assert same.compiled

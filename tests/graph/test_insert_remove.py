@@ -203,3 +203,12 @@ def test_what_cancels_out_leaves_nothing():
         graph = graph.insert(layers.Dense(units, name="new"), after=place)
         made = graph.remove("new").build()
         rg.verify(model, made, False).raise_if_different()
+
+
+def test_keep_may_be_meant_for_one_layer_of_several():
+    model = models.branched()
+    graph = rg.graph(model)
+    [first, *_] = graph["add"].sources
+    made = graph.remove(("add", "relu"), keep=first.path).build()
+    assert not {"add", "relu"} & {layer.name for layer in made.layers}
+    rg.graph(model).remove("relu", keep=0).build()

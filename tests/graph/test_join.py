@@ -111,3 +111,45 @@ def test_edits_of_one_model_stay_apart():
     alone = [answers(graph.build(), x)[0] for graph in edits]
     assert answers(made, x) == alone
     assert "net shares no layers with other models any more." in rg.lineage(made).notes
+
+
+def by_name(name, taken, returned=None):
+    """A model that takes a dict, and returns each input times another number."""
+    x = {key: keras.Input((4,), name=key) for key in taken}
+    factors = {key: float(i + 2) for i, key in enumerate(returned or taken)}
+    made = {k: x[k if k in x else taken[0]] * n for k, n in factors.items()}
+    return keras.Model(x, made, name=name)
+
+
+def test_dicts_are_connected_by_their_keys():
+    first, second = by_name("first", "mn"), by_name("second", "nm")
+    made = rg.join(first, second).build()
+    m, n = np.ones((1, 4), "float32"), np.full((1, 4), 10.0, "float32")
+    wanted = second(first({"m": m, "n": n}))
+    found = dict(zip("mn", made([m, n]), strict=True))
+    assert {k: bits(v) for k, v in found.items()} == {
+        k: bits(v) for k, v in wanted.items()
+    }
+    left, right = (keras.Input((4,), name=key) for key in "nm")
+    listed = keras.Model([left, right], left - right, name="listed")
+    made = rg.join(first, listed).build()
+    assert answers(made, [m, n]) == [bits(ops.convert_to_tensor(n * 3 - m * 2))]
+
+
+def test_other_keys_are_refused():
+    first = by_name("first", "mn")
+    for other in (by_name("second", "no"), by_name("second", "ab")):
+        for how in ("chain", "parallel"):
+            with pytest.raises(rg.UsageError) as error:
+                rg.join(first, other, how=how)
+            assert "tensors by other names than it takes" in str(error.value)
+            assert "where: second" in str(error.value)
+            assert "received: m, n" in str(error.value)
+    made = rg.join(first, other, how="parallel", share_inputs=False).build()
+    assert len(made.inputs) == 4
+
+
+@pytest.mark.parametrize("name", ["a/b", "", 3])
+def test_names_of_joined_models(name):
+    with pytest.raises(TypeError, match="`name` must be a string without slashes"):
+        rg.join(net("one", units=4), net("other"), name=name)

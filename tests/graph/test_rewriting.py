@@ -566,3 +566,14 @@ def test_an_old_layer_and_a_new_one_may_not_have_one_name():
 
     text = refusal(lambda x, d=layers.Dense: d(x), both)
     assert "two layers of the model the same name" in text
+
+
+def test_arrays_are_no_tensors_of_the_pattern():
+    factors = np.arange(4.0, dtype="float32")
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, layers.Dense(4, name="d")(x) * factors)
+    with pytest.raises(rg.UsageError, match="called with other arguments"):
+        rg.graph(model).rewrite(lambda x: x * 2.0, lambda x: ops.relu(x))
+    made = rg.graph(model).rewrite(lambda x: x * factors, lambda x: ops.relu(x))
+    layer = keras.Sequential([keras.Input((4,)), model.get_layer("d"), layers.ReLU()])
+    assert_computes_the_same(made.build(), layer, 4)

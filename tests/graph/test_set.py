@@ -131,3 +131,62 @@ def test_settings_add_up():
     made = assert_good(graph, model)
     assert made.get_layer("b").activation is keras.activations.tanh
     assert made.get_layer("b").bias_regularizer is not None
+
+
+def seed_states(layer):
+    return [bits(v) for v in layer.variables if "seed" in v.name]
+
+
+def test_a_seed_starts_the_stream_anew():
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, layers.Dropout(0.5, seed=1, name="drop")(x))
+    model(np.ones((2, 4), "float32"), training=True)
+    before = seed_states(model)
+    made = assert_good(rg.graph(model).set("drop", seed=3), model)
+    wanted = layers.Dropout(0.5, seed=3)
+    assert seed_states(made) == seed_states(wanted)
+    assert seed_states(model) == before
+    assert made.get_layer("drop").seed_generator.get_config()["seed"] == 3
+    made = rg.graph(model).set("drop", rate=0.2).build()
+    assert seed_states(made) == before
+
+
+def test_what_a_layer_has_only_with_other_arguments():
+    x = keras.Input((5, 4), batch_size=2, name="x")
+    attention = layers.MultiHeadAttention(2, 2, name="attention")(x, x)
+    model = keras.Model(x, layers.LSTM(3, name="lstm")(attention))
+    graph = rg.graph(model).set("attention", dropout=0.5).set("lstm", stateful=True)
+    made = graph.build()
+    inputs = models.numbers(model)
+    first, second = (ops.convert_to_numpy(made(inputs)) for _ in range(2))
+    np.testing.assert_allclose(first, ops.convert_to_numpy(model(inputs)), atol=1e-5)
+    assert not np.allclose(first, second, atol=1e-5)
+    assert len(made.variables) == len(model.variables) + 3
+    assert len(seed_states(made)) == len(seed_states(model)) + 1
+    rg.verify(made, rg.clone(made)).raise_if_different()
+
+
+def test_variables_that_are_not_wanted_any_more(tmp_path):
+    model = models.trained(models.branched())
+    graph = rg.graph(model).set("a", use_bias=False)
+    made = assert_good(graph.set("bn", scale=False, center=False), model, tmp_path)
+    gone = {"a/bias", "bn/gamma", "bn/beta"}
+    assert {f.path for f in rg.lineage(made).of("dropped")} == gone
+    left = {path: bits for path, bits in values(model).items() if path not in gone}
+    assert values(made) == left
+    assert len(made.optimizer.variables) == len(model.optimizer.variables) - 6
+    if keras.backend.backend() == "torch":
+        assert set(made.torch_params.keys()) == left.keys()
+    models.step(made)
+
+
+def test_variables_are_not_cast():
+    graph = rg.graph(models.branched())
+    with pytest.raises(rg.UsageError) as error:
+        graph.set("a", dtype="bfloat16")
+    assert "`set` does not cast variables." in str(error.value)
+    assert "where: a" in str(error.value)
+    assert "regraft.clone(model, dtype={'a': ...})" in str(error.value)
+    made = graph.set("a", dtype="mixed_bfloat16").build()
+    assert made.get_layer("a").compute_dtype == "bfloat16"
+    assert made.get_layer("a").kernel.dtype == "float32"

@@ -100,3 +100,21 @@ def test_what_is_not_there_or_no_activation():
         swap_activation(convnet(), "tanh", "relu")
     with pytest.raises(TypeError, match="This is no activation"):
         swap_activation(convnet(), 3, "relu")
+    for wrong in ("zork", layers.ELU, 3):
+        with pytest.raises(TypeError) as error:
+            swap_activation(convnet(), "relu", wrong)
+        assert "This is no activation." in str(error.value)
+        assert "where: argument `new`" in str(error.value)
+
+
+class Shifted(layers.ReLU):
+    def call(self, x):
+        return super().call(x) + 1.0
+
+
+def test_classes_that_compute_something_else_stay():
+    x = keras.Input((4,))
+    model = keras.Model(x, Shifted(name="own")(layers.ReLU(name="plain")(x)))
+    graph = regraft.graph(swap_activation(model, "relu", "tanh"))
+    assert graph["own"].kind is Shifted
+    assert graph["plain"].kind is layers.Activation

@@ -74,3 +74,27 @@ def test_inside_a_layer_the_shape_is_not_known():
         insert_adapters(model, "each/*", 2)
     assert "`insert_adapters` must know the shape" in str(error.value)
     assert "each/dense" in str(error.value)
+
+
+def test_adapters_of_a_frozen_model_learn():
+    model = convnet()
+    model.trainable = False
+    new = insert_adapters(model, ("hidden", "block/b2"), 2, freeze=True)
+    assert len(new.trainable_variables) == 8
+    assert all("adapter" in v.path for v in new.trainable_variables)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"size": 0}, "`size` must be a whole number from 1 on."),
+        ({"axis": 7}, "`insert_adapters` must know the axis of the channels."),
+        ({"axis": 0}, "received: axis=0"),
+        ({"activation": "zork"}, "This is no activation."),
+        ({"activation": layers.ReLU}, "where: argument `activation`"),
+    ],
+)
+def test_wrong_arguments(arguments, text):
+    with pytest.raises(regraft.UsageError) as error:
+        insert_adapters(convnet(), "hidden", **{"size": 2, **arguments})
+    assert text in str(error.value)

@@ -152,3 +152,82 @@ def test_changed_weights_are_not_folded():
     )
     model.get_layer("d").enable_lora(2)
     assert len(fold_batchnorm(model).layers) == 2
+
+
+class Squashed(layers.Dense):
+    def call(self, x, training=None):
+        return keras.ops.tanh(super().call(x))
+
+
+class Standardized(layers.Conv2D):
+    """Its `call` is that of a convolution, but what it calls is not."""
+
+    def convolution_op(self, inputs, kernel):
+        return super().convolution_op(inputs, kernel / 2.0)
+
+
+class Rectified(layers.BatchNormalization):
+    def call(self, x, training=None, mask=None):
+        return keras.ops.relu(super().call(x, training=training, mask=mask))
+
+
+class Named(layers.Dense):
+    """Computes what a `Dense` computes."""
+
+    def __init__(self, *args, tag=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.tag = tag
+
+    def get_config(self):
+        return {**super().get_config(), "tag": self.tag}
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer", "norm", "count"),
+    [
+        ((4,), lambda: Squashed(3), layers.BatchNormalization, 0),
+        ((6, 6, 2), lambda: Standardized(3, 2), layers.BatchNormalization, 0),
+        ((4,), lambda: layers.Dense(3), Rectified, 0),
+        ((4,), lambda: Named(3, tag="x"), layers.BatchNormalization, 1),
+        (
+            (4,),
+            lambda: layers.Dense(3, activity_regularizer="l2"),
+            layers.BatchNormalization,
+            0,
+        ),
+        (
+            (4,),
+            lambda: layers.Dense(3, dtype="mixed_bfloat16"),
+            lambda: layers.BatchNormalization(dtype="float32"),
+            0,
+        ),
+    ],
+    ids=["call", "method", "norm", "same", "regularizer", "precision"],
+)
+def test_only_what_computes_the_same_is_folded(shape, layer, norm, count):
+    x = keras.Input(shape)
+    model = scrambled(keras.Model(x, norm()(layer()(x))))
+    new = fold_batchnorm(model)
+    given = data(model)
+    np.testing.assert_allclose(output(new, given), output(model, given), atol=1e-5)
+    assert new.outputs[0].dtype == model.outputs[0].dtype
+    assert f"{count} of 1" in regraft.lineage(new).notes[0]
+
+
+def test_what_was_put_on_a_layer_stays_on_it():
+    x = keras.Input((4,))
+    layer = layers.Dense(3, name="d")
+    model = scrambled(keras.Model(x, layers.BatchNormalization()(layer(x))))
+    layer.tag, layer.kernel.trainable = {"a": [7]}, False
+    new = fold_batchnorm(model).get_layer("d")
+    assert new.tag == {"a": [7]}
+    assert new.tag is not layer.tag
+    assert not new.kernel.trainable
+    assert new.bias.trainable
+    layer = layers.Dense(3, name="d")
+    layer.own = keras.Variable(np.ones(3), name="own")
+    model = keras.Model(x, layers.BatchNormalization()(layer(x)))
+    with pytest.raises(regraft.UsageError) as error:
+        fold_batchnorm(model)
+    assert "weights of this layer cannot be changed" in str(error.value)
+    assert "where: d: own" in str(error.value)

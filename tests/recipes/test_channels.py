@@ -217,3 +217,59 @@ def test_what_is_refused():
     for wrong in (0, 1.0, True):
         with pytest.raises(TypeError, match="`n` must be a number of channels"):
             change_channels(model, wrong)
+
+
+class Standardized(layers.Conv2D):
+    def call(self, x):
+        return keras.ops.tanh(super().call(x))
+
+
+def test_classes_that_compute_something_else():
+    x = keras.Input((8, 8, 3), name="x")
+    model = scrambled(keras.Model(x, Standardized(2, 3, name="own")(x)))
+    assert assert_gray_is_the_same(model, 1).get_layer("own").kernel.shape[2] == 3
+    with pytest.raises(regraft.UsageError, match="what becomes of more channels"):
+        change_channels(model, 4)
+
+
+@pytest.mark.parametrize(
+    ("first", "neutral"),
+    [
+        (lambda x: layers.Rescaling(1 / 127.5, offset=-1)(x), 127.5),
+        (lambda x: x / 127.5 - 1.0, 127.5),
+        (lambda x: x * 2.0, 0.0),
+    ],
+    ids=["layer", "operations", "zero"],
+)
+def test_new_channels_are_neutral_where_they_become_zero(first, neutral):
+    x = keras.Input((8, 8, 3), name="x")
+    model = scrambled(keras.Model(x, layers.Conv2D(2, 3)(first(x))))
+    assert_more_are_ignored_if_neutral(model, 5, neutral)
+
+
+@pytest.mark.parametrize("merge", [layers.Concatenate, layers.Add])
+def test_merges_with_other_tensors_are_refused(merge):
+    x = keras.Input((8, 8, 3), name="x")
+    other = layers.Conv2D(3, 3, padding="same", name="other")(x)
+    model = keras.Model(x, layers.Conv2D(2, 3)(merge(name="merge")([x, other])))
+    for n in (1, 4):
+        with pytest.raises(regraft.UsageError) as error:
+            change_channels(model, n)
+        assert "the channels are merged with other tensors" in str(error.value)
+        assert "where: merge" in str(error.value)
+        assert f"received: {merge.__name__}, which is given" in str(error.value)
+
+
+def test_merges_of_tensors_that_all_have_the_channels():
+    x = keras.Input((8, 8, 3), name="x")
+    both = layers.Add()([x, layers.ReLU()(x)])
+    assert_gray_is_the_same(scrambled(keras.Model(x, layers.Conv2D(2, 3)(both))), 1)
+
+
+def test_numbers_for_each_channel_in_an_operation():
+    x = keras.Input((8, 8, 3), name="x")
+    h = keras.ops.clip(x, np.array([0.0, 50.0, 90.0], "float32"), 200.0)
+    model = scrambled(keras.Model(x, layers.Conv2D(2, 3)(h)))
+    assert_gray_is_the_same(model, 1)
+    with pytest.raises(regraft.UsageError, match="what becomes of more channels"):
+        change_channels(model, 4)

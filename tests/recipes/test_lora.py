@@ -97,3 +97,53 @@ def test_what_learns_when_it_is_called_computes_the_same():
     np.testing.assert_array_equal(output(new, batch), output(model, batch))
     names = {variable.name for variable in new.trainable_variables}
     assert names == {"lora_kernel_a", "lora_kernel_b"}
+
+
+@pytest.mark.parametrize("frozen", ["head", "ffn", "attention", None])
+def test_what_was_frozen_learns_by_its_low_rank_weights(frozen):
+    model = transformer()
+    (model if frozen is None else model.get_layer(frozen)).trainable = False
+    with untouched(model):
+        new = add_lora(model, ("head", "ffn/*", "attention/query"), 2)
+    np.testing.assert_array_equal(output(new, TOKENS), output(model, TOKENS))
+    assert len(new.trainable_variables) == 8
+    assert all("lora" in v.name for v in new.trainable_variables)
+    new.compile("sgd", "mse")
+    before = {v.path: v.numpy().copy() for v in new.weights}
+    new.fit(TOKENS, np.ones((4, 3)), verbose=0)
+    moved = {v.path for v in new.weights if (v.numpy() != before[v.path]).any()}
+    assert moved == {p for p in before if p.endswith(("kernel_b", "lora_b"))}
+
+
+@pytest.mark.parametrize(
+    ("rank", "alpha", "text"),
+    [
+        (0, None, "`rank` must be a whole number from 1 on."),
+        (-1, None, "received: -1 (of type int)"),
+        ("2", None, "received: '2' (of type str)"),
+        (2.5, None, "where: argument `rank`"),
+        (True, None, "received: True (of type bool)"),
+        (2, "x", "`alpha` must be a number."),
+    ],
+)
+def test_wrong_numbers(rank, alpha, text):
+    with pytest.raises(TypeError) as error:
+        add_lora(convnet(), "head", rank, alpha=alpha)
+    assert text in str(error.value)
+
+
+def test_layers_that_take_no_other_low_rank_weights():
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.Dense(3, kernel_constraint="non_neg", name="d")(x))
+    with pytest.raises(regraft.UsageError) as error:
+        add_lora(model, "d", 2)
+    assert "This Dense takes no low-rank weights." in str(error.value)
+    assert "where: d" in str(error.value)
+    once = add_lora(convnet(), "head", 2)
+    assert len(add_lora(once, layers.Dense, 2).trainable_variables) == 4
+    for rank, alpha in ((3, None), (2, 4.0)):
+        with pytest.raises(regraft.UsageError) as error:
+            add_lora(once, layers.Dense, rank, alpha=alpha)
+        assert "already has low-rank weights of another kind" in str(error.value)
+        assert "where: head" in str(error.value)
+        assert "received: rank=2, alpha=2" in str(error.value)

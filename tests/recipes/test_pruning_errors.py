@@ -177,3 +177,57 @@ def test_a_rule_of_ones_own():
         return step.cut, step.remade({"factors": lambda old: old[kept]})
 
     assert_pruned(build(), "a", [1], "z")
+
+
+def test_numbers_for_each_channel_in_the_settings_of_an_operation():
+    x = keras.Input((3,))
+    low = np.array([0.0, -1.0, -2.0, -3.0], "float32")
+    h = keras.ops.clip(layers.Dense(4, name="a")(x), low, 5.0)
+    with pytest.raises(regraft.UsageError) as error:
+        prune_channels(keras.Model(x, h), "a", [1])
+    assert "an array with a number for each channel" in str(error.value)
+
+
+class Halved(layers.Conv2D):
+    @property
+    def kernel(self):
+        return super().kernel / 2.0
+
+
+def test_classes_that_compute_something_else():
+    text = refused(Halved(2, 1, name="x"))
+    assert "through a Halved." in text
+    assert "what it does with channels is not known" in text
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_quantized_weights(mode):
+    model = sequence((8,), layers.Dense(4, name="a"), layers.Dense(2))
+    model.quantize(mode)
+    with pytest.raises(regraft.UsageError) as error:
+        prune_channels(model, "a", [0])
+    assert "weights of this layer cannot be changed with its size" in str(error.value)
+    assert f"received: {mode} weights" in str(error.value)
+
+
+def test_weights_that_two_layers_share():
+    dense = layers.Dense(4, name="d")
+    times, x = keras.Input((5, 3), name="times"), keras.Input((3,), name="x")
+    each = layers.Dense(2, name="left")(layers.TimeDistributed(dense, name="td")(times))
+    model = keras.Model([times, x], [each, layers.Dense(2, name="right")(dense(x))])
+    with pytest.raises(regraft.UsageError) as error:
+        prune_channels(model, "d", [0])
+    assert "layers that share weights would no longer do so" in str(error.value)
+    assert "where: td and d" in str(error.value)
+    left = prune_channels(model, "left", [0])
+    assert len(left.weights) == len(model.weights)
+
+
+def test_flags_and_attributes_stay():
+    model = sequence((3,), layers.Dense(4, name="a"), layers.Dense(2, name="b"))
+    layer = model.get_layer("a")
+    layer.tag, layer.bias.trainable = 7, False
+    new = prune_channels(model, "a", [0]).get_layer("a")
+    assert new.tag == 7
+    assert new.kernel.trainable
+    assert not new.bias.trainable

@@ -147,6 +147,10 @@ class Assembly:
             if self._is_trial and touches_variables(made, name):
                 continue
             self.given |= set_attribute(made, name, value)
+        is_touched = part.changes or key in self.edited
+        if is_touched and isinstance(made, _keras.Layer):
+            for layer in _keras.all_layers(made):
+                _keras.retrack(layer)
         return made
 
     def _ready(self, key: int, old: Any) -> Any:
@@ -192,16 +196,24 @@ def touches_variables(layer: Any, name: str) -> bool:
     owner, last = owner_of(layer, name)
     concerned = owner, getattr(owner, last, None)
     return last == "trainable" or any(
-        isinstance(each, _keras.Variable) for each in concerned
+        isinstance(each, _keras.Variable | _keras.SeedGenerator) for each in concerned
     )
 
 
 def set_attribute(layer: Any, name: str, value: Any) -> set[int]:
-    """Sets an attribute of a layer; of a variable, the value, and returns its id."""
+    """Sets an attribute of a layer; of a variable, the value, and returns its id.
+
+    A random stream stays the same object and starts anew: others may use it, too.
+    """
     owner, last = owner_of(layer, name)
     found = getattr(owner, last, None)
-    if isinstance(found, _keras.Variable):
+    if isinstance(found, _keras.Variable) and value is not None:
         found.assign(value)
         return {address(found)}
-    setattr(owner, last, value)
+    if all(isinstance(x, _keras.SeedGenerator) for x in (found, value)):
+        _keras.start_like(found, value)
+    elif isinstance(owner, _keras.Layer):
+        _keras.set_on_built(owner, last, value)
+    else:
+        setattr(owner, last, value)
     return set()

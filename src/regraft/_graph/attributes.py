@@ -142,8 +142,14 @@ def _derived(
                 )
             ) from error
     noise = dict(_differences(before, again))
-    found = {way: v for way, v in _differences(before, after) if way not in noise}
+    found = {
+        way: value
+        for way, value in _differences(before, after)
+        if way not in noise or way in new
+    }
     for way, value in found.items():
+        if value is _OTHER_DTYPE:
+            raise _casts_variables(layer, new, where)
         if value is _OTHER_PARTS:
             raise UsageError(
                 explain(
@@ -157,6 +163,20 @@ def _derived(
     return found
 
 
+def _casts_variables(layer: Any, new: dict[str, Any], where: str) -> UsageError:
+    said = ", ".join(f"{name}={value!r}" for name, value in new.items())
+    return UsageError(
+        explain(
+            "`set` does not cast variables.",
+            where=where,
+            expected="values with which the variables keep their dtype",
+            received=f"{said} for a {type(layer).__name__}",
+            fix=f"build the model, and use `regraft.clone(model, dtype={{{where!r}: "
+            "...})`, which checks that the values fit",
+        )
+    )
+
+
 def _made(layer: Any, config: dict[str, Any]) -> Any:
     made = type(layer).from_config(dict(config))
     if isinstance(layer, _keras.Layer) and layer.built and not made.built:
@@ -167,6 +187,7 @@ def _made(layer: Any, config: dict[str, Any]) -> Any:
 
 
 _OTHER_PARTS: Any = object()
+_OTHER_DTYPE: Any = object()
 
 
 def _differences(one: Any, other: Any, way: str = "") -> Iterator[tuple[str, Any]]:
@@ -183,6 +204,8 @@ def _differences(one: Any, other: Any, way: str = "") -> Iterator[tuple[str, Any
             there = f"{here}{name}"
             was = mine.get(name, _OTHER_PARTS)
             if isinstance(value, _keras.Variable) and isinstance(was, _keras.Variable):
+                if _keras.standard_dtype(was) != _keras.standard_dtype(value):
+                    yield there, _OTHER_DTYPE
                 for about in _ON_VARIABLES:
                     x, y = getattr(was, about, None), getattr(value, about, None)
                     if not _equal(x, y):
@@ -232,6 +255,8 @@ def _equal(one: Any, other: Any, depth: int = 0) -> bool:
         return bool(one == other)
     if keras.ops.is_tensor(one):
         return bool(np.array_equal(_keras.to_numpy(one), _keras.to_numpy(other)))
+    if isinstance(one, _keras.SeedGenerator):  # Its name is numbered.
+        return _keras.seed_of(one) == _keras.seed_of(other)
     if isinstance(one, _keras.Variable):
         return tuple(one.shape) == tuple(other.shape)
     if hasattr(one, "get_config"):

@@ -93,7 +93,7 @@ def _once(
 def _port(port: int | None, count: int, place: Place, what: str) -> int:
     if port is None and count == 1:
         return 0
-    if port is not None and -count <= port < count:
+    if isinstance(port, int) and -count <= port < count:
         return port % count
     raise UsageError(
         explain(
@@ -132,6 +132,8 @@ def remove(table: Table, places: Sequence[Place], keep: Any) -> Table:
         table = _replace_held_by_nothing(table, place)
     # Only now: what is left inside one layer may fit together and not in between.
     table = touched(table, [place.part for place in inside], verb="remove")
+    if keep is not None:
+        _check_keep(table, called, keep)
     left = called[::-1]  # The last first: what stays must not be tried with what goes.
     while left:
         later = []
@@ -145,6 +147,14 @@ def remove(table: Table, places: Sequence[Place], keep: Any) -> Table:
             raise _which_input(table, later[0], keep)
         left = later
     return table
+
+
+def _check_keep(table: Table, places: Sequence[Place], keep: Any) -> None:
+    """Refuses an input that none of the layers has, where there is no choice."""
+    given = [(p, {*c.slots}) for p in places for c in calls_of(table, p)]
+    if all(len(slots) == 1 for _, slots in given):
+        for place, slots in given:
+            _kept(table, place, list(slots), keep)
 
 
 def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
@@ -164,7 +174,8 @@ def _bridge(table: Table, place: Place, keep: Any) -> Table | None:
 
 def _kept(table: Table, place: Place, slots: list[Slot], keep: Any) -> int:
     assert place.scope is not None
-    if isinstance(keep, int) and -len(slots) <= keep < len(slots):
+    is_number = isinstance(keep, int) and not isinstance(keep, bool)
+    if is_number and -len(slots) <= keep < len(slots):
         return keep
     names = [_name_of(table, place.scope, slot) for slot in slots]
     is_named = isinstance(keep, str) or hasattr(keep, "output")
@@ -192,7 +203,9 @@ def _which_input(table: Table, place: Place, keep: Any) -> UsageError:
     names = dict.fromkeys(_name_of(table, place.scope, slot) for slot in slots)
     return UsageError(
         explain(
-            "`remove`: the layer has several inputs, and one must take its place.",
+            "`remove`: the layer has several inputs, and one must take its place."
+            if len(names) > 1
+            else "`remove`: the layer has no such input.",
             where=place.path,
             expected="`keep=` with the number or the path of one of its inputs: "
             + ", ".join(names),

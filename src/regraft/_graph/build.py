@@ -127,7 +127,7 @@ class Build:
         memo.update({address(a): b for a, b in _keras.graph_fields(model, graph)})
         for operation in model.operations:  # Others are no part of it any more.
             memo.setdefault(address(operation), None)
-        new, walk = self._shell(model, memo, len(graph.output_names))
+        new, walk = self._shell(model, memo, key)
         replaced = {address(memo[address(x)]) for x in model.operations}
         _keras.track_graph_layers(new, replaced)
         self._finish(model, new, graph, walk)
@@ -147,7 +147,7 @@ class Build:
         memo[address(old)] = graph
         for operation in old.operations:
             memo.setdefault(address(operation), None)
-        new, walk = self._shell(model, memo, len(graph.output_names))
+        new, walk = self._shell(model, memo, key)
         layers = _keras.call_chain(graph)
         if layers is not None:
             _keras.resemble(graph, old)
@@ -161,22 +161,31 @@ class Build:
         self._finish(model, graph, graph, walk)
         return graph
 
-    def _shell(
-        self, model: Any, memo: _transplant.Memo, outputs: int
-    ) -> tuple[Any, Any]:
+    def _shell(self, model: Any, memo: _transplant.Memo, key: int) -> tuple[Any, Any]:
         """Copies what a model is besides its graph.
 
-        Losses and metrics belong to outputs: with more or fewer of them, `compile()`
-        must be called again.
+        Losses and metrics belong to outputs, by name or by position: with more or fewer
+        of them, or in another order, `compile()` must be called again.
         """
         compiled = self._compiled
-        if outputs != len(_keras.inner_graph(model).outputs):
+        if self._has_other_outputs(key):
             if compiled != "drop" and getattr(model, "compiled", False):
                 self._notes.append(
                     f"{model.name} is not compiled any more: it has other outputs."
                 )
             compiled = "drop"
         return _transplant.shell(model, memo, compiled=compiled)
+
+    def _has_other_outputs(self, key: int) -> bool:
+        """Tells whether not each output has the place that it had, or a new one."""
+        part, read = self._table[key], self._table.read.get(key)
+        after = slots_in(self._table.scope_of(key).outputs)
+        if read is None or read.scope is None or read.operation is not part.operation:
+            return len(after) != len(_keras.inner_graph(part.operation).outputs)
+        before = slots_in(read.scope.outputs)
+        return len(before) != len(after) or any(
+            now != was and now in before for was, now in zip(before, after, strict=True)
+        )
 
     def _finish(self, model: Any, new: Any, graph: Any, walk: Any) -> None:
         before = getattr(_keras.inner_graph(model), "output_names", [])

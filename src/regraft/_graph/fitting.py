@@ -151,17 +151,21 @@ def _name_alike(old: Any, new: Any) -> None:
 
 
 def equal_pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
-    """Returns the variables of two layers, if those are alike and hold the same."""
-    pairs = list(zip(old.variables, new.variables, strict=False))
+    """Returns the variables of two layers, if one goes on with what the other knew.
+
+    It does if variables are equal that are not as variables begin: a new bias of zeros
+    may meet another one by chance.
+    """
     if len(old.variables) != len(new.variables):
         return []
-    return [
-        (a, b)
-        for a, b in pairs
-        if a.name == b.name
-        and tuple(a.shape) == tuple(b.shape)
-        and np.array_equal(_keras.to_numpy(a), _keras.to_numpy(b))
-    ]
+    pairs, goes_on = [], False
+    for a, b in zip(old.variables, new.variables, strict=True):
+        if a.name == b.name and tuple(a.shape) == tuple(b.shape):
+            one, other = _keras.to_numpy(a), _keras.to_numpy(b)
+            if np.array_equal(one, other):
+                pairs.append((a, b))
+                goes_on |= not (one == 0).all() and not (one == 1).all()
+    return pairs if goes_on else []
 
 
 def overlap(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> Any:

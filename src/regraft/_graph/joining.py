@@ -7,6 +7,7 @@ from typing import Any, Literal
 import keras
 
 from .. import _keras
+from .._arguments import check_name
 from .._errors import UsageError, UsageTypeError, explain
 from .._identity import address
 from . import trials
@@ -30,6 +31,9 @@ def join(
 
     The models become parts of a new one, called as layers; those whose names clash
     are numbered. Nothing is built, and no model is touched, until `build`.
+
+    A model gets tensors in their order, or by name where it, or what it is given, has
+    a dict of them: then the names must be the same.
 
     Args:
         *models: Models, or graphs of models.
@@ -66,6 +70,7 @@ def join(
                 fix="leave out `how=`, or `merge=`",
             )
         )
+    check_name("name", name)
     graphs = [_as_graph(model) for model in models]
     if len(graphs) < 2:
         raise UsageError(
@@ -143,19 +148,22 @@ def _side_by_side(graphs: list[Graph], name: str) -> tuple[Table, list[int]]:
 
 def _chain(table: Table, keys: list[int]) -> Table:
     table, given = _inputs_of(table, keys[0])
+    ends = _Ends(table, keys[0], table.scope_of(keys[0]).inputs)
     for key in keys:
-        table, made = _call(table, key, given)
-        given = made
+        table, given = _call(table, key, given, ends)
+        ends = _Ends(table, key, table.scope_of(key).outputs)
     return _ending(table, given[0] if len(given) == 1 else given)
 
 
 def _parallel(table: Table, keys: list[int], merge: Any, shares: bool) -> Table:
     table, given = _inputs_of(table, keys[0])
+    ends = _Ends(table, keys[0], table.scope_of(keys[0]).inputs)
     results: list[Any] = []
     for i, key in enumerate(keys):
         if i and not shares:
             table, given = _inputs_of(table, key)
-        table, made = _call(table, key, given)
+            ends = _Ends(table, key, table.scope_of(key).inputs)
+        table, made = _call(table, key, given, ends)
         results.append(made[0] if len(made) == 1 else made)
     if merge is None:
         return _ending(table, results)
@@ -182,20 +190,86 @@ def _inputs_of(table: Table, key: int) -> tuple[Table, list[Slot]]:
     return table, made
 
 
-def _call(table: Table, key: int, given: list[Slot]) -> tuple[Table, list[Slot]]:
-    wanted = table.scope_of(key).inputs
-    if len(slots_in(wanted)) != len(given):
+class _Ends:
+    """The inputs or outputs of a model, and what they are called.
+
+    Attributes:
+        struct: The structure of slots.
+        names: The keys of a dict, or the names of layers; None in deeper structures.
+        has_keys: Whether there are dicts.
+    """
+
+    def __init__(self, table: Table, key: int, struct: Any) -> None:
+        self.struct = struct
+        self.has_keys = _has_dict(struct)
+        slots, scope = slots_in(struct), table.scope_of(key)
+        parts = [scope.by_number[slot.call].part for slot in slots]
+        self.names: list[str] | None = [table[part].name for part in parts]
+        if self.has_keys:
+            is_flat = isinstance(struct, dict) and len(struct) == len(slots)
+            self.names = sorted(struct) if is_flat else None
+
+
+def _has_dict(struct: Any) -> bool:
+    if isinstance(struct, list | tuple):
+        return any(map(_has_dict, struct))
+    return isinstance(struct, dict)
+
+
+def _call(
+    table: Table, key: int, given: list[Slot], ends: _Ends
+) -> tuple[Table, list[Slot]]:
+    """Calls a model with tensors that are called as the ends of another one."""
+    wanted = _Ends(table, key, table.scope_of(key).inputs)
+    if len(slots_in(wanted.struct)) != len(given):
         raise UsageError(
             explain(
                 "`join`: a model is given another number of tensors than it takes.",
                 where=table[key].name,
-                expected=f"{len(slots_in(wanted))} tensor(s)",
+                expected=f"{len(slots_in(wanted.struct))} tensor(s)",
                 received=f"{len(given)}",
                 fix="choose the outputs of the model before it with `outputs(...)`",
             )
         )
-    struct = keras.tree.pack_sequence_as(wanted, given)
+    flat = _in_order(table[key].name, given, ends, wanted)
+    struct = keras.tree.pack_sequence_as(wanted.struct, flat)
     return add_call_of(table, table.root, key, ((struct,), {}), verb="join")
+
+
+def _in_order(where: str, given: list[Slot], ends: _Ends, wanted: _Ends) -> list[Slot]:
+    """Returns tensors in the order in which a model takes them."""
+    if len(given) == 1 or not (ends.has_keys or wanted.has_keys):
+        return given
+    if ends.names is not None and wanted.names is not None:
+        by_name = dict(zip(ends.names, given, strict=True))
+        if len(by_name) == len(given) and by_name.keys() == {*wanted.names}:
+            return [by_name[name] for name in wanted.names]
+    elif _are_alike(ends.struct, wanted.struct):
+        return given
+    raise UsageError(
+        explain(
+            "`join`: a model is given tensors by other names than it takes.",
+            where=where,
+            expected=_said(wanted),
+            received=_said(ends),
+            fix="name the outputs of the model before it with `outputs(name=...)`, or "
+            "pass `share_inputs=False` for models side by side",
+        )
+    )
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    try:
+        keras.tree.assert_same_structure(one, other)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _said(ends: _Ends) -> str:
+    if ends.names is None:
+        return str(keras.tree.map_structure(lambda _: "a tensor", ends.struct))
+    return ", ".join(ends.names)
 
 
 def _ending(table: Table, outputs: Any) -> Table:

@@ -278,7 +278,8 @@ class Matcher:
 
     def _agree(self, match: Match, wanted: Any, given: Any) -> bool:
         if isinstance(wanted, Param | Slot):
-            return self._found(match, wanted) == given
+            # What is given may be an array, which compares number by number.
+            return isinstance(given, Slot) and self._found(match, wanted) == given
         return same_value(wanted, given)
 
     def _traced(self, match: Match) -> Trace | None:

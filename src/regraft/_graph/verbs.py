@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import _keras
+from .._arguments import check_name
 from .._errors import UsageError, UsageTypeError, did_you_mean, explain
 from .._select import Where
 from . import between, build, cut, edit, fates, fitting, rewriting
@@ -187,6 +188,7 @@ class Verbs(ABC):
         Returns:
             The new graph.
         """
+        check_name("prefix", text)
         table = self._table
         names = {table.root: f"{text}{self.name}"}
         for key in table.reached:
@@ -389,17 +391,8 @@ class Verbs(ABC):
 
     def _check_build(self, name: Any, mismatch: Any, compiled: Any) -> None:
         fitting.check(mismatch)
-        is_name = isinstance(name, str) and name and "/" not in name
-        if name is not None and not is_name:
-            raise UsageTypeError(
-                explain(
-                    "`name` must be a string without slashes.",
-                    where="argument `name`",
-                    expected="a str without '/', which separates parts of a path",
-                    received=f"{name!r} (of type {type(name).__name__})",
-                    fix="pass for example `name='edited'`",
-                )
-            )
+        if name is not None:
+            check_name("name", name)
         if compiled not in (None, "copy", "fresh", "drop"):
             raise UsageError(
                 explain(

@@ -14,7 +14,7 @@ from keras.src.utils.python_utils import is_default
 from keras.src.utils.tracking import DotNotTrackScope
 
 from .._identity import address
-from .classes import KerasTensor, Model, Sequential
+from .classes import KerasTensor, Model, Sequential, Variable
 from .graph import history, inner_graph
 from .variables import raw_value
 
@@ -81,6 +81,25 @@ def retrack(operation: Any) -> None:
         state = vars(parameters)
         state["_keys"] = dict.fromkeys(values)
         state["_parameters"] = type(state["_parameters"])(values)
+
+
+def set_on_built(layer: Any, name: str, value: Any) -> None:
+    """Sets an attribute of a layer, also where it adds or drops what is tracked."""
+    tracker = layer._tracker
+    was_locked, before = tracker.locked, getattr(layer, name, None)
+    tracker.unlock()
+    try:
+        if isinstance(before, Variable):
+            layer._untrack_variable(before)
+        setattr(layer, name, value)
+    finally:
+        if was_locked:
+            tracker.lock()
+
+
+def set_trainable_alone(layer: Any) -> None:
+    """Says that a layer is trained; its variables, and layers inside, stay."""
+    vars(layer)["_trainable"] = True
 
 
 def forget_variables(layer: Any) -> None:
@@ -306,3 +325,27 @@ def own_attributes(layer: Any) -> dict[str, Any]:
 def runs_its_graph(model: Any) -> bool:
     """Tells whether calling a model does nothing but what its graph says."""
     return type(model).call in (Functional.call, Sequential.call)
+
+
+# What a class may have of its own, and compute the same.
+_HOW_IT_IS_MADE = frozenset(
+    {
+        *("build", "get_config", "from_config", "get_build_config"),
+        *("build_from_config", "compute_output_shape", "compute_output_spec"),
+        *("save_own_variables", "load_own_variables"),
+    }
+)
+
+
+def computes_like(layer: Any, kind: Any) -> bool:
+    """Tells whether a layer does what layers of a class do, and nothing else.
+
+    A class that inherits may do something else by its `call`, or by what that uses: a
+    method, or a property in the place of a weight.
+    """
+    if not isinstance(layer, kind) or "call" in vars(layer):
+        return False
+    own = type(layer).__mro__[: type(layer).__mro__.index(kind)]
+    names = {name for each in own for name in vars(each) if hasattr(kind, name)}
+    names = {n for n in names if n == "__call__" or not n.startswith("__")}
+    return not names - _HOW_IT_IS_MADE - {"_api_export_path", "_api_export_symbol_id"}

@@ -92,6 +92,18 @@ def reseed_generator(generator: Any, seed: int | None) -> None:
     )
 
 
+def seed_of(generator: Any) -> int | None:
+    """Returns the seed that a random stream was made with, if it was given one."""
+    seed: int | None = generator._initial_seed
+    return seed
+
+
+def start_like(generator: Any, other: Any) -> None:
+    """Lets a random stream start where another one does."""
+    generator._initial_seed = other._initial_seed
+    generator.state.assign(np.array(to_numpy(other.state)))
+
+
 def to_numpy(value: Any) -> Any:
     """Returns a tensor or array as a numpy array, bit for bit."""
     return np.asarray(keras.ops.convert_to_numpy(value))

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from .. import _keras
-from .._errors import UsageError, explain
+from .._errors import UsageError, UsageTypeError, explain
 from .._graph import Graph, graph
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +36,39 @@ def no_match(recipe: str, name: str, expected: str, received: str) -> UsageError
             fix="look at `print(regraft.graph(model))` and choose other layers",
         )
     )
+
+
+def whole_number(argument: str, number: Any) -> None:
+    """Refuses what is no size of something."""
+    is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not is_whole or number < 1:
+        raise UsageTypeError(
+            explain(
+                f"`{argument}` must be a whole number from 1 on.",
+                where=f"argument `{argument}`",
+                expected="an int from 1 on",
+                received=f"{number!r} (of type {type(number).__name__})",
+                fix="pass for example `4`",
+            )
+        )
+
+
+def as_activation(argument: str, activation: Any) -> Any:
+    """Returns the function that an argument means; refuses what is none."""
+    try:
+        if isinstance(activation, type):
+            raise TypeError("a class, which makes layers")
+        return keras.activations.get(activation)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageTypeError(
+            explain(
+                "This is no activation.",
+                where=f"argument `{argument}`",
+                expected="the name of an activation, a function or a layer",
+                received=f"{activation!r} (of type {type(activation).__name__})",
+                fix="pass for example `'relu'` or `keras.ops.relu`",
+            )
+        ) from error
 
 
 def graphs(whole: Graph) -> Iterator[tuple[str, Graph]]:
@@ -81,8 +114,10 @@ def remade(
         **config: What is different in its configuration.
 
     Returns:
-        The new layer, built.
+        The new layer, built. What its user put on the old one is on it, too.
     """
+    if getattr(layer, "quantization_mode", None) is not None:
+        raise _keeps_its_weights(where, f"{layer.quantization_mode} weights")
     made = {**_unbuilt(layer.get_config()), **config}
     for name in ("activation", "recurrent_activation"):
         if name in made and callable(getattr(layer, name, None)):
@@ -103,20 +138,42 @@ def remade(
         elif callable(found):
             found = found(value(old[key]))
         if found is None or np.shape(found) != tuple(variable.shape):
-            raise UsageError(
-                explain(
-                    "The weights of this layer cannot be changed with its size.",
-                    where=f"{where}: {variable.name}",
-                    expected=f"shape {tuple(variable.shape)}",
-                    received="no such weight"
-                    if found is None
-                    else f"shape {np.shape(found)}",
-                    fix="undo what changed the layer's weights before, such as LoRA "
-                    "or quantization, or replace the layer yourself",
-                )
+            said = "no such weight" if found is None else f"shape {np.shape(found)}"
+            raise _keeps_its_weights(
+                f"{where}: {variable.name}", said, f"shape {tuple(variable.shape)}"
             )
         variable.assign(found)
+        if key in old and variable.trainable != old[key].trainable:
+            variable.trainable = old[key].trainable
+    carry_on(layer, new, where)
     return new
+
+
+def carry_on(layer: Any, new: Any, where: str) -> None:
+    """Puts on a layer what its user put on the one that it was made of."""
+    known = _keras.own_attributes(new)
+    for name, found in _keras.own_attributes(layer).items():
+        if name in known:
+            continue
+        if isinstance(found, _keras.Variable):
+            said = f"a variable of shape {tuple(found.shape)} that it does not make"
+            raise _keeps_its_weights(f"{where}: {name}", said)
+        _keras.set_on_built(new, name, found)
+
+
+def _keeps_its_weights(
+    where: str, received: str, expected: str = "weights as its class makes them"
+) -> UsageError:
+    return UsageError(
+        explain(
+            "The weights of this layer cannot be changed with its size.",
+            where=where,
+            expected=expected,
+            received=received,
+            fix="undo what changed the layer's weights before, such as LoRA or "
+            "quantization, or replace the layer yourself",
+        )
+    )
 
 
 def _unbuilt(config: Any) -> Any:
@@ -160,6 +217,8 @@ def _holds_true(arguments: Any) -> bool:
 def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> None:
     """Freezes a model that was just built, apart from some variables.
 
+    These learn, also where what holds them was frozen.
+
     Args:
         model: The model, which is changed.
         layers: The ids of the layers that are left as they are.
@@ -176,9 +235,12 @@ def freeze_but(model: Any, layers: Container[int], learned: Sequence[Any]) -> No
         if is_layer and not node.inside and not is_left:
             node.layer.trainable = False
     kept = {id(variable) for variable in learned}
-    for variable in model.trainable_variables:
-        if id(variable) not in kept:
-            variable.trainable = False
+    for layer in _keras.all_layers(model):
+        if not layer.trainable and any(id(v) in kept for v in layer.variables):
+            _keras.set_trainable_alone(layer)
+    for variable in model.variables:
+        if variable.trainable != (id(variable) in kept):
+            variable.trainable = id(variable) in kept
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:  # It has slots for what was trained before.
         model.optimizer = type(optimizer).from_config(optimizer.get_config())

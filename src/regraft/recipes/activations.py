@@ -9,7 +9,7 @@ import keras
 
 from .. import _keras
 from .._errors import UsageTypeError, explain
-from ._common import as_built, no_match
+from ._common import as_activation, as_built, no_match
 
 # What a layer computes, if it was made with nothing but these.
 _LAYERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -49,7 +49,7 @@ def swap_activation(model: Any, old: Any, new: Any, *, where: Any = "*") -> Any:
     'gelu'
     """
     found = as_built(model)
-    function = keras.activations.get(new)
+    function = as_activation("new", new)
     is_wanted = _question(old)
     attributes: dict[str, Any] = {}
     places = []
@@ -92,11 +92,11 @@ def _question(old: Any) -> Callable[[Any], bool]:
                 "`keras.layers.ReLU`",
             )
         ) from error
-    kind, made_with = _LAYERS.get(name, ((), {}))
+    kind, made_with = _LAYERS.get(name, (None, {}))
     own_name = _keras.function_name(keras.activations.get(old))
 
     def is_wanted(x: Any) -> bool:
-        if isinstance(x, kind):
+        if kind is not None and _keras.computes_like(x, kind):
             return all(getattr(x, k, None) == v for k, v in made_with.items())
         if own_name is None or isinstance(x, keras.Layer):
             return x is old

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from .._errors import UsageError, explain
-from ._common import as_graph, freeze_but
+from ._common import as_activation, as_graph, freeze_but, whole_number
 
 
 def insert_adapters(
@@ -43,6 +43,8 @@ def insert_adapters(
     >>> [tuple(w.shape) for w in new.trainable_weights]
     [(9, 2), (2,), (2, 9), (9,)]
     """
+    whole_number("size", size)
+    as_activation("activation", activation)
     found = as_graph(model)
     nodes = {id(node.layer): node for node in found.find(after)}
     names = {f"{node.name}_adapter" for node in nodes.values()}
@@ -52,6 +54,7 @@ def insert_adapters(
         if not node.outputs:
             raise _unknown(node.path)
         given, name = node.outputs[0], f"{node.name}_adapter"
+        _check_axis(axis, given.shape, node.path)
         policy = getattr(layer, "dtype_policy", None)
         x = keras.Input(batch_shape=given.shape, dtype=given.dtype)
         # Paths of variables begin with the layer: each adapter has names of its own.
@@ -82,6 +85,24 @@ def _dense(size: int, shape: Any, axis: int, **options: Any) -> Any:
     sizes[axis - 1] = size
     return keras.layers.EinsumDense(
         f"{letters},{letters[axis]}z->{there}", tuple(sizes), bias_axes="z", **options
+    )
+
+
+def _check_axis(axis: Any, shape: Any, where: str) -> None:
+    """Refuses axes that there are not, or that have no size of their own."""
+    rank = len(shape)
+    is_axis = isinstance(axis, int) and not isinstance(axis, bool)
+    if is_axis and -rank < axis < rank and axis != 0 and shape[axis] is not None:
+        return
+    raise UsageError(
+        explain(
+            "`insert_adapters` must know the axis of the channels.",
+            where=where,
+            expected=f"`axis=` from 1 to {rank - 1}, or from {1 - rank} to -1, with a "
+            f"known size in {tuple(shape)}",
+            received=f"axis={axis!r}",
+            fix="leave out `axis=` for channels last, pass `axis=1` for channels first",
+        )
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from .. import _keras
 from ._common import (
     Array,
     as_built,
@@ -31,7 +32,8 @@ def fold_batchnorm(model: Any) -> Any:
     In inference a batch normalization multiplies each channel by a number and adds
     one. A convolution or `Dense` before it can do that with its own weights. Layers
     that other layers use as well, that have an activation, or that are called more
-    than once keep their normalization, as do those called with `training=True`.
+    than once keep their normalization, as do those called with `training=True`, those
+    of another precision, and classes of your own that compute something else.
 
     Args:
         model: A model or its graph.
@@ -76,7 +78,11 @@ def fold_batchnorm(model: Any) -> Any:
 def _may_fold(whole: Any, part: Any, before: Any, node: Any) -> bool:
     """Tells whether a normalization acts on all that a layer returns, and alone."""
     layer, norm = before.layer, node.layer
-    if not isinstance(layer, _FOLDABLE) or norm.axis not in (-1, *range(1, 6)):
+    if not any(_keras.computes_like(layer, kind) for kind in _FOLDABLE):
+        return False
+    if not _keras.computes_like(norm, keras.layers.BatchNormalization):
+        return False
+    if norm.axis not in (-1, *range(1, 6)):
         return False
     rank = len(before.outputs[0].shape)
     if norm.axis % rank != channel_axis(layer, rank):
@@ -86,6 +92,9 @@ def _may_fold(whole: Any, part: Any, before: Any, node: Any) -> bool:
     is_plain = layer.activation is keras.activations.linear
     is_plain &= getattr(layer, "lora_enabled", False) is False
     is_plain &= getattr(layer, "quantization_mode", None) is None
+    # They are given what the layer returns before it is normalized.
+    is_plain &= layer.activity_regularizer is None and norm.activity_regularizer is None
+    is_plain &= before.outputs[0].dtype == node.outputs[0].dtype
     return (
         len(places) == 2 and not is_output and is_plain and len(before.consumers) == 1
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -34,9 +34,11 @@ def change_channels(model: Any, n: int, *, input: Any = None) -> Any:
     instead, and all weights stay.
 
     With more channels than before, the old ones keep their kernels, and each new one
-    gets their mean. An image with zeros in the new channels gives what it gave
-    before; behind a `Normalization`, whose statistics are averaged for new channels,
-    so does one that has these averages there.
+    gets their mean. What is zero in the new channels where they reach these layers
+    gives what it gave before. Behind something that moves zero that is no image with
+    zeros there: behind `Rescaling(1 / 127.5, offset=-1)` it is one with 127.5, and
+    behind a `Normalization`, whose statistics are averaged for new channels, one with
+    the averages of the means.
 
     Args:
         model: A model or its graph.
@@ -59,6 +61,7 @@ def change_channels(model: Any, n: int, *, input: Any = None) -> Any:
     for ref in starts:
         change.follow(found, "", ref)
     change.check_calls()
+    change.check_merges()
     if n == change.old:
         return found.build()
     new = {id(found[ref].layer): change.input(found[ref]) for ref in starts}
@@ -87,6 +90,9 @@ class _Change:
         self._axis: int | None = None
         self._makers: dict[int, Callable[[], Any]] = {}
         self._met: dict[int, tuple[str, Node, set[int]]] = {}
+        # The tensors that have the channels, each by the model that it is in.
+        self._having: set[tuple[str, Ref]] = set()
+        self._merges: list[tuple[str, Any, Node]] = []
 
     @property
     def axis(self) -> int:
@@ -108,6 +114,7 @@ class _Change:
         """Changes all that a tensor with these channels goes to."""
         if ref in part.outputs:
             raise _refused(prefix + ref.path, "the channels reach an output")
+        self._having.add((prefix, ref))
         for user in part[ref].consumers:
             node = part[user]
             where = f"{prefix}{node.path}"
@@ -118,6 +125,8 @@ class _Change:
                     if source == ref:
                         self.follow(inner, f"{where}/", inside)
             elif self._one(node, where, part[ref].outputs[ref.output].shape):
+                if len({*node.sources}) > 1:
+                    self._merges.append((prefix, part, node))
                 self.follow(part, prefix, Ref(node.path, node.call))
 
     def _one(self, node: Node, where: str, shape: Any) -> bool:
@@ -125,13 +134,15 @@ class _Change:
         layer = node.layer
         if self._axis is None:
             self._axis = _told_axis(layer, len(shape))
-        if isinstance(layer, _CONV) and layer.groups == 1:
+        if _is_one_of(layer, _CONV) and layer.groups == 1:
             self._note(where, node)
             self._makers[id(layer)] = lambda: self._conv(layer, where, shape)
             return False
         if _treats_alike(node, shape):
             return True
         self._note(where, node)
+        if len({*node.sources}) > 1:
+            raise _merged(where, node, node.sources)
         if self._n <= self.old:
             if all(key != id(layer) for key, _ in self.mixed):
                 self.mixed.append((id(layer), layer))
@@ -160,6 +171,18 @@ class _Change:
                         fix="name all inputs that go there: `input=('left', 'right')`",
                     )
                 )
+
+    def check_merges(self) -> None:
+        """Refuses to merge these channels with tensors that keep the old ones."""
+        for prefix, part, node in self._merges:
+            others = []
+            for ref in node.sources:
+                shape = part[ref].outputs[ref.output].shape
+                is_wide = len(shape) != len(self._shape) or shape[self.axis] != 1
+                if is_wide and (prefix, ref) not in self._having:
+                    others.append(ref)
+            if others:
+                raise _merged(f"{prefix}{node.path}", node, others)
 
     # --- what it makes ------------------------------------------------------------
 
@@ -252,15 +275,21 @@ def _treats_alike(node: Node, shape: Any) -> bool:
     layer = node.layer
     if len(node.outputs[0].shape or ()) != len(shape):
         return False
-    if isinstance(layer, layers.Normalization):
+    if _keras.computes_like(layer, layers.Normalization):
         sizes = (layer.input_mean, *(value(v) for v in layer.variables))
         return all(np.size(x) == 1 for x in sizes)
-    if isinstance(layer, layers.Rescaling):
+    if _keras.computes_like(layer, layers.Rescaling):
         return np.size(layer.scale) == 1 and np.size(layer.offset) == 1
     rest = [x for x in keras.tree.flatten(node.arguments) if not isinstance(x, Ref)]
+    if not isinstance(layer, _keras.Layer):  # Some operations keep what they are given.
+        rest += keras.tree.flatten(_keras.settings(layer))
     has_arrays = any(np.ndim(x) for x in rest if not isinstance(x, str))
-    is_known = isinstance(layer, _ALIKE) or passes_channels(layer)
+    is_known = _is_one_of(layer, _ALIKE) or passes_channels(layer)
     return is_known and not has_arrays and not getattr(layer, "weights", ())
+
+
+def _is_one_of(layer: Any, kinds: tuple[type, ...]) -> bool:
+    return any(_keras.computes_like(layer, kind) for kind in kinds)
 
 
 def _starts(found: Any, names: Any) -> list[Ref]:
@@ -303,5 +332,19 @@ def _refused(where: str, what: str) -> UsageError:
             expected="a convolution, behind layers that treat all channels alike",
             received=what,
             fix="put the layers that you want in its place with `Graph.replace`",
+        )
+    )
+
+
+def _merged(where: str, node: Node, sources: Sequence[Ref]) -> UsageError:
+    return UsageError(
+        explain(
+            "`change_channels`: the channels are merged with other tensors.",
+            where=where,
+            expected="channels that go to convolutions before they are merged",
+            received=f"{type(node.layer).__name__}, which is given "
+            + ", ".join(ref.path for ref in sources),
+            fix="put a layer that makes the old number of channels behind the input "
+            "with `Graph.insert`, or replace the layers around the merge",
         )
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import _keras
 from ..._errors import UsageError, UsageTypeError, explain
 from .._common import as_built, exchange, no_match
 from .cut import Kept
@@ -59,6 +60,7 @@ def prune_channels(
                 before = chosen.get(id(layer), kept)
                 chosen[id(layer)] = tuple(np.logical_and(before, kept).tolist())
     _check_met(found, flow)
+    _check_tied(found, flow)
     made = {key: make() for key, make in flow.made.items()}
     return exchange(found, made).build()
 
@@ -132,6 +134,45 @@ def _check_met(found: Any, flow: Flow) -> None:
     for node in found.walk():
         if id(node.layer) in flow.chosen and id(node.layer) not in flow.met:
             raise _inside(node)
+
+
+def _check_tied(found: Any, flow: Flow) -> None:
+    """Refuses to make one of several layers anew that share weights."""
+    called = {
+        id(node.layer): node
+        for node in found.walk()
+        if node.outputs
+        and isinstance(node.layer, _keras.Layer)
+        and _keras.inner_graph(node.layer) is None
+    }
+    users: dict[int, list[Any]] = {}
+    for node in called.values():
+        for variable in node.layer.weights:
+            users.setdefault(id(variable), []).append(node)
+    for nodes in users.values():
+        made = [node for node in nodes if id(node.layer) in flow.made]
+        # One that all others hold takes its place in them as well.
+        if len(nodes) == 1 or not made:
+            continue
+        if len(made) > 1 or not all(_holds(n.layer, made[0].layer) for n in nodes):
+            raise _tied(made[0], [node.path for node in nodes])
+
+
+def _holds(layer: Any, other: Any) -> bool:
+    return any(below is other for below in _keras.all_layers(layer))
+
+
+def _tied(node: Any, paths: list[str]) -> UsageError:
+    return UsageError(
+        explain(
+            "`prune_channels`: layers that share weights would no longer do so.",
+            where=" and ".join(paths),
+            expected="layers with weights of their own, each called as often as you "
+            "like",
+            received=f"weights of {node.path} in {len(paths)} layers",
+            fix="prune other layers, or give these layers weights of their own first",
+        )
+    )
 
 
 def _inside(node: Any) -> UsageError:

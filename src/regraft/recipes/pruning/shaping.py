@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import keras
 import numpy as np
 from keras import layers
 
+from ... import _keras
 from .._common import channel_axis
 from .cut import Cut, Step, Unequal
 from .table import Found, pruning_rule
@@ -30,7 +33,16 @@ def _kinds(*names: str, dims: str = "123") -> list[Any]:
 def elementwise(step: Step) -> Found:
     """Each number by itself."""
     check_activation(step, step.cut)
+    if not isinstance(step.layer, _keras.Layer):
+        _check_constants(step, keras.tree.flatten(_keras.settings(step.layer)))
+    _check_constants(step, step.constants)
     return step.cut, None
+
+
+def _check_constants(step: Step, constants: Iterable[Any]) -> None:
+    """Refuses arrays that may have a number for each channel."""
+    if any(np.ndim(x) for x in constants if not isinstance(x, str)):
+        raise step.refusal("it is given an array with a number for each channel")
 
 
 @pruning_rule(layers.Rescaling, passes=True)
@@ -152,8 +164,7 @@ def repeat_vector(step: Step) -> Found:
 )
 def merge(step: Step) -> Found:
     """Number by number: all tensors must lose the same channels."""
-    if any(np.ndim(x) for x in step.constants if not isinstance(x, str)):
-        raise step.refusal("it is given an array with a number for each channel")
+    _check_constants(step, step.constants)
     rank = len(step.returned)
     cuts = [cut for cut in step.given if cut is not None]
     if not cuts:

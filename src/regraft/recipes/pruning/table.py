@@ -29,7 +29,8 @@ def pruning_rule(
 
     Args:
         *kinds: Classes of layers, or the names of functions of `keras.ops`. A class
-            that inherits counts as the same if it has the same `call`.
+            that inherits counts as the same if it has the same `call`, and the same
+            of all that this uses.
         makes: Whether the layer makes channels, which may be deleted by `step.chosen`.
         passes: Whether channel i of its output is made of channels i of what it is
             given, and of nothing else.
@@ -65,7 +66,7 @@ def _key(layer: Any) -> Any:
     for kind in type(layer).__mro__:
         if kind in _rules:
             # A class that calls something else is another layer, whatever its name.
-            return kind if type(layer).call is kind.call else None
+            return kind if _keras.computes_like(layer, kind) else None
     return None
 
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from .._common import Array, channel_axis
+from .._common import Array, carry_on, channel_axis
 from .cut import Cut, Kept, Step, take
 from .table import Found, pruning_rule, rule_of
 
@@ -195,6 +195,7 @@ def time_distributed(step: Step) -> Found:
     def wrapped() -> Any:
         new = type(step.layer)(make(), **config)
         new.build(step.new_shape)
+        carry_on(step.layer, new, step.path)
         return new
 
     return cut, wrapped
