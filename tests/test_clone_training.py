@@ -346,7 +346,7 @@ def quantize(model, mode):
     return model
 
 
-# Keras quantizes with the same code on every backend: elsewhere one model stands for all.
+# Keras quantizes with the same code on every backend: elsewhere one model will do.
 EACH_QUANTIZED = [
     pytest.param(name, marks=() if name == "nested" else pytest.mark.wiring)
     for name in QUANTIZED
