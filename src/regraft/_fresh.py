@@ -108,7 +108,7 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
     for variable in _keras.own_variables(layer):
         if address(variable) not in drawn:
             if _keras.is_quantized(layer):
-                raise _cannot_quantize(layer, variable)
+                raise cannot_quantize(layer, variable)
             raise CopyError(
                 explain(
                     "A variable cannot be drawn anew: nobody knows how it starts.",
@@ -123,7 +123,8 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
             )
 
 
-def _cannot_quantize(layer: Any, variable: Any) -> CopyError:
+def cannot_quantize(layer: Any, variable: Any) -> CopyError:
+    """Returns the error for a quantized layer that cannot be made again."""
     return CopyError(
         explain(
             "A quantized variable cannot be drawn anew: it starts as zeros.",
