@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from regraft import ShapeError, UsageError, clone_model
+from regraft import CopyError, ShapeError, UsageError, clone_model
 
 WIDE = np.random.default_rng(0).random((2, 5), "float32")
 
@@ -254,3 +254,33 @@ def test_an_optimizer_follows_a_fitted_layer():
     new.train_on_batch(WIDE, np.ones((2, 3)))
     slots = {tuple(v.shape) for v in new.optimizer.variables}
     assert slots == {(), (5, 3), (3,)}
+
+
+# --- what starts in another way -----------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_quantized_layer_is_drawn_and_quantized_again(mode, wrapped):
+    x = keras.Input((3, 4))
+    dense = layers.Dense(4, name="dense")
+    y = layers.TimeDistributed(dense)(x) if wrapped else dense(x)
+    model = keras.Model(x, y)
+    dense.quantize(mode)
+    new = clone_model(model, input_tensors=keras.Input((3, 6)))
+    fitted = new.layers[1].layer if wrapped else new.layers[1]
+    assert fitted.quantization_mode == mode
+    assert {v.name: v.dtype for v in fitted.weights} == {
+        v.name: v.dtype for v in dense.weights
+    }
+    assert np.any(numbers(fitted._kernel))
+    assert np.all(np.any(numbers(new(np.ones((1, 3, 6)))), axis=-1))
+
+
+def test_a_quantized_layer_that_can_only_be_made_as_a_whole_is_refused():
+    x = keras.Input((3, 4))
+    attention = layers.MultiHeadAttention(2, 3, name="attention")
+    model = keras.Model(x, attention(x, x))
+    model.quantize("int8")
+    with pytest.raises(CopyError, match="A quantized variable cannot be drawn anew"):
+        clone_model(model, input_tensors=keras.Input((3, 6)))

@@ -16,6 +16,7 @@ from typing import Any
 
 from . import _keras, _refit
 from ._errors import ShapeError, explain
+from ._fresh import cannot_quantize
 from ._ghosts import ghost_with_parts
 from ._identity import address
 from ._transplant import counterparts
@@ -157,14 +158,14 @@ class FitInPlace:
     ) -> None:
         """Builds a layer again, and those parts of it that its call builds."""
         before = {address(v) for part in parts for v in _keras.own_variables(part)}
-        held = [part for part in parts if isinstance(part, _keras.Layer)]
-        with _variables_kept(held), _keras.no_traces(_keras.all_layers(layer)):
-            for part in held:
+        with _variables_kept(parts), _keras.no_traces(_keras.all_layers(layer)):
+            for part in parts:
                 _keras.forget_variables(part)
                 if _refit.has_states(part):
                     part.states = None
-            layer(*args, **kwargs)
-        self._rebuilt |= {address(part) for part in held}
+            with _quantized_again(parts):
+                layer(*args, **kwargs)
+        self._rebuilt |= {address(part) for part in parts}
         after = {address(v) for part in parts for v in _keras.own_variables(part)}
         inside = {address(x) for x in _keras.all_layers(layer)}
         for other in self._copies:
@@ -185,6 +186,8 @@ class FitInPlace:
             return layer
         for other in self._shared(layer).values():
             raise _cannot_follow(layer, other, where)
+        for part in filter(_keras.is_quantized, _keras.all_layers(layer)):
+            raise cannot_quantize(part, _keras.own_variables(part)[0])
         try:
             with _keras.no_traces(_keras.all_layers(fitted)):
                 fitted(*args, **kwargs)
@@ -266,6 +269,22 @@ def _variables_kept(layers: list[Any]) -> Iterator[None]:
     finally:
         for layer in layers:
             _keras.stop_reusing(layer)
+
+
+@contextmanager
+def _quantized_again(layers: list[Any]) -> Iterator[None]:
+    """A context in which quantized layers without variables are built with floats.
+
+    What `build()` makes for a quantized layer is zeros. A layer that needs data to be
+    quantized is not copied in the first place.
+    """
+    found = []
+    for layer in filter(_keras.is_quantized, layers):
+        found.append((layer, layer.quantization_mode, _keras.quantization_of(layer)))
+        _keras.forget_quantization(layer)
+    yield
+    for layer, mode, config in found:
+        _keras.quantize(layer, mode, config)
 
 
 def _cannot_follow(layer: Any, other: Any, where: str) -> ShapeError:
