@@ -1,5 +1,7 @@
 """`clone_model`: what `keras.models.clone_model` does, and what it should have done."""
 
+from collections import OrderedDict
+
 import keras
 import numpy as np
 import pytest
@@ -780,6 +782,24 @@ def test_a_dict_of_inputs():
     new = clone_model(model, input_tensors=given)
     assert new.input["b"] is given["b"]
     assert_same_network(model, new, {"a": X, "b": X + 1})
+
+
+@pytest.mark.parametrize("given_as", [dict, OrderedDict])
+@pytest.mark.parametrize("made_as", [dict, OrderedDict])
+@pytest.mark.parametrize("nested", [False, True])
+def test_inputs_are_matched_by_key(made_as, given_as, nested):
+    a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+    inputs = made_as([("b", b), ("a", a)])
+    model = keras.Model([inputs] if nested else inputs, a - 2 * b)
+    first, second = keras.Input((4,), name="first"), keras.Input((4,), name="second")
+    given = given_as([("b", second), ("a", first)])
+    new = clone_model(model, input_tensors=[given] if nested else given)
+    values = keras.Model([first, second], new.output)([X, X + 1])
+    np.testing.assert_allclose(numbers(values)[0], X - 2 * (X + 1), rtol=1e-5)
+    given = given_as([("a", first), ("b", second)])
+    new = clone_model(model, input_tensors=[given] if nested else given)
+    values = keras.Model([first, second], new.output)([X, X + 1])
+    np.testing.assert_allclose(numbers(values)[0], X - 2 * (X + 1), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -284,3 +284,27 @@ def test_a_quantized_layer_that_can_only_be_made_as_a_whole_is_refused():
     model.quantize("int8")
     with pytest.raises(CopyError, match="A quantized variable cannot be drawn anew"):
         clone_model(model, input_tensors=keras.Input((3, 6)))
+
+
+def test_what_adapt_learned_is_not_lost():
+    x = keras.Input((4,))
+    known = layers.Normalization(name="known")
+    known.adapt(WIDE[:, :4])
+    model = keras.Model(x, known(x), name="model")
+    with pytest.raises(
+        ShapeError, match=r"would lose what `adapt\(\)` learned"
+    ) as caught:
+        clone_model(model, input_tensors=keras.Input((5,)))
+    assert "where: model/known: known/" in str(caught.value)
+    assert "Normalization 'known' on another shape" in str(caught.value)
+    same = clone_model(model, input_tensors=keras.Input((4,), batch_size=2))
+    np.testing.assert_allclose(
+        numbers(same(WIDE[:, :4])), numbers(model(WIDE[:, :4])), rtol=1e-5
+    )
+
+
+def test_a_layer_that_learned_nothing_is_built_for_another_shape():
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.Normalization()(x))
+    new = clone_model(model, input_tensors=keras.Input((5,)))
+    np.testing.assert_allclose(numbers(new(WIDE)), WIDE, rtol=1e-5)

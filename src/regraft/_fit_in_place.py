@@ -16,7 +16,7 @@ from typing import Any
 
 from . import _keras, _refit
 from ._errors import ShapeError, explain
-from ._fresh import cannot_quantize
+from ._fresh import cannot_quantize, learned_variables
 from ._ghosts import ghost_with_parts
 from ._identity import address
 from ._transplant import counterparts
@@ -157,6 +157,7 @@ class FitInPlace:
         where: str,
     ) -> None:
         """Builds a layer again, and those parts of it that its call builds."""
+        learned = [(x, v) for x in parts for v in learned_variables(x)]
         before = {address(v) for part in parts for v in _keras.own_variables(part)}
         with _variables_kept(parts), _keras.no_traces(_keras.all_layers(layer)):
             for part in parts:
@@ -167,6 +168,9 @@ class FitInPlace:
                 layer(*args, **kwargs)
         self._rebuilt |= {address(part) for part in parts}
         after = {address(v) for part in parts for v in _keras.own_variables(part)}
+        for part, variable in learned:
+            if address(variable) not in after:
+                raise _loses_data(part, variable, where)
         inside = {address(x) for x in _keras.all_layers(layer)}
         for other in self._copies:
             for part in _keras.all_layers(other):
@@ -188,6 +192,9 @@ class FitInPlace:
             raise _cannot_follow(layer, other, where)
         for part in filter(_keras.is_quantized, _keras.all_layers(layer)):
             raise cannot_quantize(part, _keras.own_variables(part)[0])
+        for part in _keras.all_layers(layer):
+            for variable in learned_variables(part):
+                raise _loses_data(part, variable, where)
         try:
             with _keras.no_traces(_keras.all_layers(fitted)):
                 fitted(*args, **kwargs)
@@ -323,5 +330,18 @@ def _used_before(variable: Any, user: str, where: str) -> ShapeError:
             received=f"another shape, and a call in {user} that was made before the "
             "layer's own",
             fix="keep this shape, or make the model again for the new one",
+        )
+    )
+
+
+def _loses_data(layer: Any, variable: Any, where: str) -> ShapeError:
+    return ShapeError(
+        explain(
+            "A layer would lose what `adapt()` learned: it is data for one shape.",
+            where=f"{where}: {variable.path}",
+            expected="an input shape for which the layer can stay as it is",
+            received=f"{type(layer).__name__} {layer.name!r} on another shape",
+            fix="keep this shape, or make the model with a layer that is adapted to "
+            "the new one",
         )
     )
