@@ -297,6 +297,43 @@ def test_another_number_of_outputs_is_an_error():
     assert "3 symbolic tensor(s)" in str(caught.value)
 
 
+class Keyed(layers.Layer):
+    """Returns its input, times 1, 2 and so on, in a dict."""
+
+    def __init__(self, keys, kind=dict, **kwargs):
+        super().__init__(**kwargs)
+        self.keys, self.kind = keys, kind
+
+    def call(self, x):
+        return self.kind((key, x * i) for i, key in enumerate(self.keys, 1))
+
+
+def keyed():
+    x = keras.Input((4,))
+    outputs = Keyed("ba", name="keyed")(x)
+    return keras.Model(x, outputs["b"] - 3 * outputs["a"], name="model")
+
+
+def test_outputs_are_matched_by_key():
+    def replace(layer):
+        return Keyed("ba", OrderedDict) if layer.name == "keyed" else again(layer)
+
+    new = clone_model(keyed(), clone_function=replace)
+    np.testing.assert_allclose(numbers(new(X))[0], X - 6 * X, rtol=1e-5)
+
+
+def test_other_keys_of_outputs_are_an_error():
+    def replace(layer):
+        return Keyed("cb", name="other") if layer.name == "keyed" else again(layer)
+
+    with pytest.raises(UsageError, match="returned outputs with other keys") as caught:
+        clone_model(keyed(), clone_function=replace)
+    text = str(caught.value)
+    assert "where: model/keyed" in text
+    assert "expected: outputs a, b" in text
+    assert "received: outputs b, c from <Keyed name=other" in text
+
+
 def test_a_renamed_output_is_renamed_in_the_losses():
     model = mlp()
     model.compile("sgd", loss={"head": "mse"}, metrics={"head": ["mae"]})

@@ -17,6 +17,7 @@ from ._errors import UsageError, UsageTypeError, explain
 from ._fit_in_place import Call, FitInPlace
 from ._identity import address
 from ._inputs import Inputs, like
+from ._output_keys import in_order
 from ._walk import Walk
 
 CloneFunction = Callable[[Any], Any]
@@ -209,7 +210,10 @@ class Replay:
                     new = self._refit(
                         node.operation, new, before, (args, kwargs), there
                     )
-                outputs = self._call(new, args, kwargs, there, len(node.outputs))
+                made = self._call(new, args, kwargs, there, len(node.outputs))
+                outputs = keras.tree.flatten(made)
+                if self._clone_function is not None and new is not node.operation:
+                    outputs = in_order(node.operation, before, new, made, there)
             self._called.add(address(node.operation))
             self._fitting.note_call(new)
             for old, output in zip(node.outputs, outputs, strict=True):
@@ -227,7 +231,7 @@ class Replay:
 
     def _call(
         self, new: Any, args: Any, kwargs: dict[str, Any], where: str, count: int
-    ) -> list[Any]:
+    ) -> Any:
         try:
             if self._call_function is not None:
                 outputs = self._call_function(new, *args, **kwargs)
@@ -250,7 +254,7 @@ class Replay:
                     fix="return as many tensors as the original layer does",
                 )
             )
-        return flat
+        return outputs
 
     # --- models ----------------------------------------------------------------
 
@@ -293,7 +297,8 @@ class Replay:
                 new = self._new_operation(layer, where)
                 there = f"{where}/{layer.name}"
                 with keras.name_scope(model.name):  # As `Sequential.build` does.
-                    [tensor] = self._call(new, (tensor,), {}, there, 1)
+                    made = self._call(new, (tensor,), {}, there, 1)
+                [tensor] = keras.tree.flatten(made)
         name = None if old is None else old.name
         graph = _keras.Functional(inputs.struct, tensor, name=name)
         layers = _keras.call_chain(graph)
