@@ -1,5 +1,7 @@
 """`clone_model`: what `keras.models.clone_model` does, and what it should have done."""
 
+from collections import OrderedDict
+
 import keras
 import numpy as np
 import pytest
@@ -293,6 +295,43 @@ def test_another_number_of_outputs_is_an_error():
         clone_model(model, clone_function=lambda layer: layers.LSTM(2))
     assert "where: reader/lstm" in str(caught.value)
     assert "3 symbolic tensor(s)" in str(caught.value)
+
+
+class Keyed(layers.Layer):
+    """Returns its input, times 1, 2 and so on, in a dict."""
+
+    def __init__(self, keys, kind=dict, **kwargs):
+        super().__init__(**kwargs)
+        self.keys, self.kind = keys, kind
+
+    def call(self, x):
+        return self.kind((key, x * i) for i, key in enumerate(self.keys, 1))
+
+
+def keyed():
+    x = keras.Input((4,))
+    outputs = Keyed("ba", name="keyed")(x)
+    return keras.Model(x, outputs["b"] - 3 * outputs["a"], name="model")
+
+
+def test_outputs_are_matched_by_key():
+    def replace(layer):
+        return Keyed("ba", OrderedDict) if layer.name == "keyed" else again(layer)
+
+    new = clone_model(keyed(), clone_function=replace)
+    np.testing.assert_allclose(numbers(new(X))[0], X - 6 * X, rtol=1e-5)
+
+
+def test_other_keys_of_outputs_are_an_error():
+    def replace(layer):
+        return Keyed("cb", name="other") if layer.name == "keyed" else again(layer)
+
+    with pytest.raises(UsageError, match="returned outputs with other keys") as caught:
+        clone_model(keyed(), clone_function=replace)
+    text = str(caught.value)
+    assert "where: model/keyed" in text
+    assert "expected: outputs a, b" in text
+    assert "received: outputs b, c from <Keyed name=other" in text
 
 
 def test_a_renamed_output_is_renamed_in_the_losses():
@@ -780,6 +819,24 @@ def test_a_dict_of_inputs():
     new = clone_model(model, input_tensors=given)
     assert new.input["b"] is given["b"]
     assert_same_network(model, new, {"a": X, "b": X + 1})
+
+
+@pytest.mark.parametrize("given_as", [dict, OrderedDict])
+@pytest.mark.parametrize("made_as", [dict, OrderedDict])
+@pytest.mark.parametrize("nested", [False, True])
+def test_inputs_are_matched_by_key(made_as, given_as, nested):
+    a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+    inputs = made_as([("b", b), ("a", a)])
+    model = keras.Model([inputs] if nested else inputs, a - 2 * b)
+    first, second = keras.Input((4,), name="first"), keras.Input((4,), name="second")
+    given = given_as([("b", second), ("a", first)])
+    new = clone_model(model, input_tensors=[given] if nested else given)
+    values = keras.Model([first, second], new.output)([X, X + 1])
+    np.testing.assert_allclose(numbers(values)[0], X - 2 * (X + 1), rtol=1e-5)
+    given = given_as([("a", first), ("b", second)])
+    new = clone_model(model, input_tensors=[given] if nested else given)
+    values = keras.Model([first, second], new.output)([X, X + 1])
+    np.testing.assert_allclose(numbers(values)[0], X - 2 * (X + 1), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

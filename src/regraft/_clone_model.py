@@ -39,7 +39,8 @@ def clone_model(
             which becomes a layer `input_wrapper_for_<input name>`, and has the
             other inputs only. If no other inputs are left, the model keeps
             optional ones of these names and ignores what they are given.
-            Layers that meet another shape than before are built for it.
+            Layers that meet another shape than before are built for it, and
+            stay tied to what holds them.
         clone_function: Called as `clone_function(layer)` once for each distinct
             layer, returns the layer that takes its place: a new one, or the
             layer itself. By default a copy with new weights. It is not asked
@@ -65,6 +66,8 @@ def clone_model(
         UsageError: An argument is wrong, or a call returned another number of
             outputs than in `model`. It is a `ValueError`, as in Keras.
         CopyError: Something in the model cannot be copied faithfully.
+        ShapeError: A layer meets another shape than before, and what it shares
+            with other layers cannot follow.
 
     Example:
     >>> import keras, regraft

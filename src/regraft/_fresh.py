@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from . import _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of
@@ -108,7 +110,7 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
     for variable in _keras.own_variables(layer):
         if address(variable) not in drawn:
             if _keras.is_quantized(layer):
-                raise _cannot_quantize(layer, variable)
+                raise cannot_quantize(layer, variable)
             raise CopyError(
                 explain(
                     "A variable cannot be drawn anew: nobody knows how it starts.",
@@ -123,7 +125,8 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
             )
 
 
-def _cannot_quantize(layer: Any, variable: Any) -> CopyError:
+def cannot_quantize(layer: Any, variable: Any) -> CopyError:
+    """Returns the error for a quantized layer that cannot be made again."""
     return CopyError(
         explain(
             "A quantized variable cannot be drawn anew: it starts as zeros.",
@@ -152,6 +155,25 @@ def _signature(variable: Any) -> tuple[Any, ...]:
     # A variable without a name of its own is numbered: `variable_7`.
     name = re.sub(r"_\d+$", "", variable.name)
     return name, tuple(variable.shape), variable.dtype
+
+
+def learned_variables(layer: Any) -> list[Any]:
+    """Returns the variables that `adapt()` has changed: data that cannot be drawn."""
+    if not hasattr(layer, "adapt"):
+        return []
+    ghost = _ghost_by_build(layer, None)
+    starts = [] if ghost is None else _keras.own_variables(ghost)
+    return [
+        variable
+        for variable in _keras.own_variables(layer)
+        if not any(_is_equal(variable, start) for start in starts)
+    ]
+
+
+def _is_equal(variable: Any, start: Any) -> bool:
+    if _signature(variable) != _signature(start):
+        return False
+    return np.array_equal(_keras.to_numpy(variable), _keras.to_numpy(start))
 
 
 def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:

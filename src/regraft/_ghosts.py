@@ -6,10 +6,11 @@ how a layer's weights start, or what they would be for another shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from . import _keras
+from ._identity import address
 from ._rules import Rules
 from ._walk import Keep, Walk
 
@@ -40,11 +41,24 @@ def ghost_of(layer: Any, *, keep: Keep | None = None) -> tuple[Any, list[Any]]:
         layer: The layer.
         keep: Asked of each object: should the ghost share it with the layer?
     """
+    ghost, pairs = ghost_with_parts(layer, keep=keep)
+    return ghost, [operation for _, operation in pairs]
+
+
+def ghost_with_parts(
+    layer: Any, *, keep: Keep | None = None, settled: Container[int] = ()
+) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Returns a ghost, and each operation in the layer with the one in the ghost.
+
+    Args:
+        layer: The layer.
+        keep: Asked of each object: should the ghost share it with the layer?
+        settled: The ids of layers whose copies keep their variables.
+    """
     walk = Walk(layer, rules=SameVariables(), keep=keep)
     spare_values(walk, [layer])
     ghost = walk.run()
-    operations = [operation for _, operation in walk.operations]
-    for operation in operations:
-        if isinstance(operation, _keras.Layer):
+    for old, operation in walk.operations:
+        if isinstance(operation, _keras.Layer) and address(old) not in settled:
             _keras.forget_variables(operation)
-    return ghost, operations
+    return ghost, list(walk.operations)

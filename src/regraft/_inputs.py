@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -117,6 +118,7 @@ def of_graph(given: Any, expected: Any, *, where: str) -> Inputs:
         given = [given] if is_leaf else given
     elif isinstance(expected, _keras.KerasTensor) and isinstance(given, list | tuple):
         given = given[0] if len(given) == 1 else given
+    given = _in_order_of(expected, given)
     as_tuples = keras.tree.lists_to_tuples
     try:
         keras.tree.assert_same_structure(as_tuples(given), as_tuples(expected))
@@ -125,6 +127,28 @@ def of_graph(given: Any, expected: Any, *, where: str) -> Inputs:
     return make(
         keras.tree.flatten(expected), keras.tree.flatten(given), expected, where
     )
+
+
+def _in_order_of(expected: Any, given: Any) -> Any:
+    """Returns a structure whose dicts are of the kinds that another structure has.
+
+    A dict is flattened by its sorted keys, an `OrderedDict` as it stands.
+    """
+    if isinstance(expected, dict) and isinstance(given, dict):
+        if expected.keys() != given.keys():
+            return given
+        ordered = copy.copy(expected)
+        for key in expected:
+            ordered[key] = _in_order_of(expected[key], given[key])
+        return ordered
+    if isinstance(expected, list | tuple) and isinstance(given, list | tuple):
+        if len(expected) != len(given):
+            return given
+        items = map(_in_order_of, expected, given)
+        if hasattr(given, "_fields"):  # A named tuple.
+            return type(given)(*items)
+        return list(items) if isinstance(given, list) else tuple(items)
+    return given
 
 
 def make(

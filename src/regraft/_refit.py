@@ -38,21 +38,21 @@ def refit(
         warnings.simplefilter("ignore")
         ghost = _ghost(layer, args, kwargs, keep_inside=keep_inside)
         if ghost is not None:
-            is_same_batch = shapes_of_states(ghost) == shapes_of_states(layer)
-            if is_same_batch and not weights(ghost) - weights(layer):
+            if is_alike(ghost, layer):
                 return layer
-            if _is_complete(ghost, layer):
+            if is_complete(ghost, layer):
                 return ghost
-        return layer if keep_inside else _from_config(layer) or layer
+        return layer if keep_inside else from_config(layer) or layer
 
 
 def _ghost(layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool) -> Any:
     ghost, operations = ghost_of(layer)
     inside = _keras.all_layers(ghost)
-    for operation in filter(_has_states, operations):
+    for operation in filter(has_states, operations):
         operation.states = None
     try:
-        ghost(*keras.tree.map_structure(_detached, args), **_detach(kwargs))
+        detached = detach(args, kwargs)
+        ghost(*detached[0], **detached[1])
     except Exception:  # Whatever a user's layer raises: this way is closed.
         return None
     for operation in operations:
@@ -72,13 +72,15 @@ def holds(layer: Any, inside: list[Any]) -> bool:
     }
 
 
-def _has_states(layer: Any) -> bool:
+def has_states(layer: Any) -> bool:
     """Tells whether a layer has states that were made for one batch size."""
     return isinstance(layer, keras.layers.RNN) and bool(layer.stateful)
 
 
-def _detach(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {k: keras.tree.map_structure(_detached, v) for k, v in kwargs.items()}
+def detach(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Returns the arguments of a call with symbolic tensors that have no history."""
+    by_name = {k: keras.tree.map_structure(_detached, v) for k, v in kwargs.items()}
+    return keras.tree.map_structure(_detached, args), by_name
 
 
 def _detached(x: Any) -> Any:
@@ -103,14 +105,21 @@ def shapes_of_states(layer: Any) -> list[tuple[int, ...]]:
     return [tuple(v.shape) for v in states(layer)]
 
 
-def _is_complete(ghost: Any, layer: Any) -> bool:
+def is_alike(ghost: Any, layer: Any) -> bool:
+    """Tells whether a ghost came out with the weights that the layer has."""
+    is_same_batch = shapes_of_states(ghost) == shapes_of_states(layer)
+    return is_same_batch and not weights(ghost) - weights(layer)
+
+
+def is_complete(ghost: Any, layer: Any) -> bool:
     """Tells whether `build()` made everything again, and nothing twice."""
     names = [Counter(v.name for v in x.weights) for x in (ghost, layer)]
     parts = [len(_keras.all_layers(x)) for x in (ghost, layer)]
     return names[0] == names[1] and parts[0] == parts[1]
 
 
-def _from_config(layer: Any) -> Any:
+def from_config(layer: Any) -> Any:
+    """Makes the layer again as its configuration says, or returns None."""
     if not _keras.has_trusted_config(layer):
         return None
     try:

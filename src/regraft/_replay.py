@@ -14,9 +14,10 @@ import keras
 
 from . import _fresh, _keras, _naming, _transplant
 from ._errors import UsageError, UsageTypeError, explain
+from ._fit_in_place import Call, FitInPlace
 from ._identity import address
 from ._inputs import Inputs, like
-from ._refit import refit
+from ._output_keys import in_order
 from ._walk import Walk
 
 CloneFunction = Callable[[Any], Any]
@@ -53,6 +54,9 @@ class Replay:
         self._made: _transplant.Memo = {}
         self._alive: list[Any] = []
         self._called: set[int] = set()
+        self._fitting = FitInPlace(self._made)
+        # Layers of a `clone_function` that were built because a call needs a variable.
+        self._built_early: set[int] = set()
 
     def run(self, inputs: Inputs | None) -> Any:
         """Makes the model on given inputs or, by default, on copies of its own."""
@@ -88,6 +92,7 @@ class Replay:
         _fresh.redraw(walk, None)
         _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         self._made.update(walk.memo)
+        self._fitting.note_copies([self._made[part] for part in parts])
 
     # --- layers ----------------------------------------------------------------
 
@@ -147,21 +152,24 @@ class Replay:
 
     def _new_variable(self, variable: Any, graph: Any, where: str) -> Any:
         """Returns what takes the place of a variable that a call was given."""
-        if address(variable) in self._made:
-            return self._made[address(variable)]
+        self._fitting.note_use(variable, where)
         layers = [op for op in graph.operations if isinstance(op, _keras.Layer)]
         owners = [x for x in layers if any(v is variable for v in x.variables)]
-        if not owners:  # Of no layer: all who use it get the same copy.
+        found = self._made.get(address(variable))
+        if not owners and found is None:  # Of no layer: all users get the same copy.
             walk = Walk(variable)
             self._alive.append(walk)
-            return self._made.setdefault(address(variable), walk.run())
+            found = self._made[address(variable)] = walk.run()
+        if not owners:
+            return found
         new = self._new_operation(owners[0], where)
-        if not new.built:
-            new.build_from_config(owners[0].get_build_config())
-        self._made.update(
-            {address(a): b for a, b in _transplant.counterparts(owners[0], new)}
-        )
-        found = self._made[address(variable)]
+        if found is None:
+            if not new.built:
+                new.build_from_config(owners[0].get_build_config())
+                self._built_early.add(address(new))
+            pairs = _transplant.counterparts(owners[0], new)
+            self._made.update({address(a): b for a, b in pairs})
+            found = self._made[address(variable)]
         if found is variable and new is not owners[0]:
             raise UsageError(
                 explain(
@@ -192,16 +200,22 @@ class Replay:
             inputs = _keras.argument_tensors(node)
             if node.is_input or any(address(x) not in tensors for x in inputs):
                 continue
-            arguments = _keras.call_arguments(node)
-            args, kwargs = keras.tree.map_structure(new_argument, arguments)
+            before = _keras.call_arguments(node)
+            args, kwargs = keras.tree.map_structure(new_argument, before)
             changed = any(x.shape != tensors[address(x)].shape for x in inputs)
             new = self._new_operation(node.operation, where)
-            if changed and address(node.operation) not in self._called:
-                new = self._refit(node.operation, new, args, kwargs)
-            self._called.add(address(node.operation))
             there = f"{where}/{node.operation.name}"
             with _keras.scope_around(node.operation):
-                outputs = self._call(new, args, kwargs, there, len(node.outputs))
+                if changed or self._fitting.has_changed(new):
+                    new = self._refit(
+                        node.operation, new, before, (args, kwargs), there
+                    )
+                made = self._call(new, args, kwargs, there, len(node.outputs))
+                outputs = keras.tree.flatten(made)
+                if self._clone_function is not None and new is not node.operation:
+                    outputs = in_order(node.operation, before, new, made, there)
+            self._called.add(address(node.operation))
+            self._fitting.note_call(new)
             for old, output in zip(node.outputs, outputs, strict=True):
                 tensors[address(old)] = output
                 masks.append((_keras.mask_of(old), _keras.mask_of(output)))
@@ -209,18 +223,15 @@ class Replay:
         outputs = keras.tree.flatten(_outputs(graph, tensors, where))
         _naming.name_apart(outputs, self._made, [])
 
-    def _refit(self, old: Any, new: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if self._clone_function is not None or not isinstance(new, _keras.Layer):
+    def _refit(self, old: Any, new: Any, before: Call, now: Call, where: str) -> Any:
+        is_own = self._clone_function is None or address(new) in self._built_early
+        if not is_own or address(old) in self._called:
             return new
-        fitted = refit(new, args, kwargs)
-        if fitted is not new:
-            pairs = _transplant.counterparts(old, fitted)
-            self._made.update({address(a): b for a, b in pairs})
-        return fitted
+        return self._fitting.fit(old, new, before, now, where)
 
     def _call(
         self, new: Any, args: Any, kwargs: dict[str, Any], where: str, count: int
-    ) -> list[Any]:
+    ) -> Any:
         try:
             if self._call_function is not None:
                 outputs = self._call_function(new, *args, **kwargs)
@@ -243,7 +254,7 @@ class Replay:
                     fix="return as many tensors as the original layer does",
                 )
             )
-        return flat
+        return outputs
 
     # --- models ----------------------------------------------------------------
 
@@ -286,7 +297,8 @@ class Replay:
                 new = self._new_operation(layer, where)
                 there = f"{where}/{layer.name}"
                 with keras.name_scope(model.name):  # As `Sequential.build` does.
-                    [tensor] = self._call(new, (tensor,), {}, there, 1)
+                    made = self._call(new, (tensor,), {}, there, 1)
+                [tensor] = keras.tree.flatten(made)
         name = None if old is None else old.name
         graph = _keras.Functional(inputs.struct, tensor, name=name)
         layers = _keras.call_chain(graph)

@@ -13,6 +13,7 @@ from typing import Any
 from . import _fresh, _keras
 from ._ghosts import SameVariables, spare_values
 from ._identity import address
+from ._pairing import paired_variables
 from ._parts import path_between
 from ._rules import Rules
 from ._walk import Walk
@@ -171,15 +172,7 @@ def counterparts(old: Any, new: Any) -> Iterator[tuple[Any, Any]]:
     inside, others = _keras.all_layers(old), _keras.all_layers(new)
     if [type(x) for x in inside] == [type(x) for x in others]:
         yield from zip(inside, others, strict=True)
-    variables, drawn = old.variables, new.variables
-    if [_kind(v) for v in variables] == [_kind(v) for v in drawn]:
-        yield from zip(variables, drawn, strict=True)
-    else:
-        yield from ((variable, variable) for variable in variables)
-
-
-def _kind(variable: Any) -> tuple[Any, ...]:
-    return tuple(variable.shape), variable.dtype
+    yield from paired_variables(old, new)
 
 
 def _drop_derived_state(walk: Walk, layer: Any) -> None:

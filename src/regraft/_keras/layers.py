@@ -121,6 +121,38 @@ def forget_variables(layer: Any) -> None:
         modules.pop("_torch_params", None)
 
 
+def reuse_variables(layer: Any, variables: list[Any]) -> None:
+    """Lets `add_weight()` return a given variable where it would make one like it."""
+    add_weight, free = layer.add_weight, list(variables)
+
+    def add_or_reuse(*args: Any, **kwargs: Any) -> Any:
+        made = add_weight(*args, **kwargs)
+        kind = _name_and_kind(made)
+        match = next((v for v in free if _name_and_kind(v) == kind), None)
+        if match is None:
+            return made
+        free[:] = [v for v in free if v is not match]
+        tracker = layer._tracker
+        for name in ("trainable_variables", "non_trainable_variables"):
+            store, ids = tracker.config[name][1], tracker.stored_ids[name]
+            if id(made) in ids:
+                store[:] = [match if v is made else v for v in store]
+                ids.discard(id(made))
+                ids.add(id(match))
+        return match
+
+    vars(layer)["add_weight"] = add_or_reuse
+
+
+def _name_and_kind(variable: Any) -> tuple[Any, ...]:
+    return variable.name, tuple(variable.shape), variable.dtype
+
+
+def stop_reusing(layer: Any) -> None:
+    """Ends what `reuse_variables` began."""
+    vars(layer).pop("add_weight", None)
+
+
 def _any_size(spec: Any) -> Any:
     """Returns what a layer demands of its input without the sizes it was built for."""
     if not isinstance(spec, InputSpec):
