@@ -283,8 +283,10 @@ class Comparison:
         for name in ("__name__", "__doc__"):
             self.push(getattr(left, name), getattr(right, name), f"{path}.{name}")
         self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
-        self.push(left.__kwdefaults__, right.__kwdefaults__, f"{path}.<defaults>")
-        self.push(left.__dict__, right.__dict__, f"{path}.<attributes>")
+        # Whoever shares a function shares these: only what is in them is compared.
+        keywords = [dict(side.__kwdefaults__ or {}) for side in (left, right)]
+        self.push(keywords[0], keywords[1], f"{path}.<defaults>")
+        self.push(dict(left.__dict__), dict(right.__dict__), f"{path}.<attributes>")
         cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):
             where = f"{path}.<{name}>"

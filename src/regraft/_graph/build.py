@@ -329,5 +329,5 @@ def build(
         if part.scope is not None:
             scope = part.scope.used
             table = table if scope is part.scope else table.having(key, scope=scope)
-    with without_collector(), _keras.quiet_globals(draws=True):
+    with without_collector(), _keras.quiet_globals():
         return Build(table, mismatch=mismatch, compiled=compiled).run()
