@@ -29,6 +29,15 @@ from tensorflow.python.util import tf_decorator
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
+from ._tensorflow_resources import (
+    MutableHashTable,
+    StatelessResource,
+    copy_stateless,
+    copy_table,
+    resource_state,
+    share_dataset,
+    table_contents,
+)
 from ._tensorflow_variables import (
     copy_into,
     copy_variables,
@@ -49,7 +58,6 @@ def shared_types() -> tuple[type, ...]:
         tf.TensorShape,
         tf.TypeSpec,
         tf.distribute.StrategyExtended,
-        tf.data.Dataset,
         tf.SparseTensor,
         tf.RaggedTensor,
         # A static table cannot change once it has been initialised.
@@ -65,7 +73,9 @@ def copiers() -> dict[type, Any]:
         tf.Variable: _copy_alone,
         _EagerTensor: _copy_tensor,
         tf.distribute.Strategy: _copy_strategy,
-        tf.lookup.experimental.MutableHashTable: _copy_table,
+        tf.data.Dataset: share_dataset,
+        MutableHashTable: copy_table,
+        StatelessResource: copy_stateless,
         PolymorphicFunction: _copy_function,
         data_structures._DictWrapper: _copy_proxy,
         data_structures._TupleWrapper: _copy_proxy,
@@ -152,17 +162,6 @@ def _copy_tensor(value: Any, walk: Any) -> Any:
     return value if value.dtype == tf.string else tf.raw_ops.DeepCopy(x=value)
 
 
-def _copy_table(table: Any, walk: Any) -> Any:
-    new = tf.lookup.experimental.MutableHashTable(
-        key_dtype=table.key_dtype,
-        value_dtype=table.value_dtype,
-        default_value=walk.copy_of(table._default_value),
-        name=table._name,
-    )
-    new.insert(*table.export())
-    return new
-
-
 def _copy_function(function: Any, walk: Any) -> Any:
     """Traces again: traces hold on to the original's variables."""
     inner = walk.copy_of(function.python_function)
@@ -240,10 +239,12 @@ def contents(obj: Any) -> Any:
     """Returns what is in tables and SavedModels; a bare handle says nothing."""
     if isinstance(obj, _EagerTensor) and obj.dtype in (tf.resource, tf.variant):
         return [type(obj)]
-    if isinstance(obj, tf.lookup.experimental.MutableHashTable):
-        keys, entries = (side.numpy().tolist() for side in obj.export())
-        found = sorted(map(str, zip(keys, entries, strict=True)))
-        return [type(obj), obj._default_value.numpy(), found]
+    if isinstance(obj, MutableHashTable):
+        return table_contents(obj)
+    if isinstance(obj, StatelessResource):
+        return [type(obj), resource_state(obj)]
+    if isinstance(obj, tf.data.Dataset):
+        return [type(obj), repr(obj)]
     if isinstance(obj, tf.Variable) and not is_spread(obj):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
         return [type(obj), how, obj.numpy()]

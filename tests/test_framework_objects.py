@@ -1,0 +1,245 @@
+"""Objects of TensorFlow, JAX and torch on a layer: what their copies are."""
+
+import gc
+import io
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import regraft
+
+BACKEND = keras.backend.backend()
+on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="JAX's")
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="torch's")
+if BACKEND == "tensorflow":
+    import tensorflow as tf
+
+X = np.ones((1, 2), "float32")
+
+
+class Net(layers.Layer):
+    """A layer with another one, and an attribute past Keras's tracking."""
+
+    def __init__(self, value=None):
+        super().__init__(name="net")
+        self.dense = layers.Dense(2, name="dense")
+        object.__setattr__(self, "value", value)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def net(value=None):
+    layer = Net(value)
+    layer(X)
+    return layer
+
+
+def copied(value):
+    return regraft.clone(net(value)).value
+
+
+def refused(layer):
+    with pytest.raises(regraft.CopyError) as caught:
+        regraft.clone(layer)
+    text = str(caught.value)
+    assert "net.value" in text
+    assert "what to do" in text
+    return text
+
+
+def differences(value, new):
+    return list(regraft.diff(Net(value), Net(new)))
+
+
+# --- TensorFlow: datasets -----------------------------------------------------
+
+
+def dataset_of(layer, *, by):
+    data = tf.data.Dataset.from_tensors(X)
+
+    def call(x):
+        return layer.dense(x)
+
+    def in_python(x):
+        return tf.py_function(call, [x], tf.float32)
+
+    def rows():
+        yield call(X)[0]
+
+    if by == "generator":
+        row = tf.TensorSpec((2,), tf.float32)
+        return tf.data.Dataset.from_generator(rows, output_signature=row)
+    if by == "inner dataset":
+        inner = data.map(call)
+        return tf.data.Dataset.range(2).flat_map(lambda _: inner)
+    return data.map(call if by == "graph" else in_python).batch(2)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("by", ["graph", "py_function", "generator", "inner dataset"])
+def test_a_dataset_that_computes_with_the_model_is_refused(by):
+    layer = net()
+    object.__setattr__(layer, "value", dataset_of(layer, by=by))
+    text = refused(layer)
+    assert "A dataset computes with a part of this model" in text
+    assert "keep=(tf.data.Dataset,)" in text
+    kept = regraft.clone(layer, keep=(tf.data.Dataset,))
+    assert kept.value is layer.value
+
+
+@on_tensorflow
+def test_a_dataset_is_shared_along_with_the_weights_that_it_uses():
+    layer = net()
+    object.__setattr__(layer, "value", dataset_of(layer, by="graph"))
+    assert regraft.clone(layer, weights="share").value is layer.value
+
+
+@on_tensorflow
+def test_a_dataset_that_fills_a_table_of_the_model_is_refused():
+    layer = net()
+    layer.table = table = tf.lookup.experimental.MutableHashTable("int64", "int64", -1)
+    data = tf.data.Dataset.range(3).map(table.lookup)
+    object.__setattr__(layer, "value", data)
+    assert "MutableHashTable" in refused(layer)
+
+
+@on_tensorflow
+def test_other_datasets_are_shared():
+    foreign = keras.layers.Dense(2)
+    foreign(X)
+    for data in (
+        tf.data.Dataset.range(3).batch(2),
+        tf.data.Dataset.from_generator(lambda: iter([1]), output_types="int32"),
+        tf.data.Dataset.from_tensors(X).map(foreign),
+    ):
+        layer = net(data)
+        new = regraft.clone(layer)
+        assert new.value is data
+        assert not list(regraft.diff(layer, new))
+
+
+# --- TensorFlow: resources ----------------------------------------------------
+
+
+@on_tensorflow
+@pytest.mark.parametrize("is_anonymous", [True, False])
+def test_a_table_keeps_its_class_and_its_attributes(is_anonymous):
+    class Words(tf.lookup.experimental.MutableHashTable):
+        pass
+
+    table = Words("string", "int64", -1, experimental_is_anonymous=is_anonymous)
+    table.insert(tf.constant(["a"]), tf.constant([3], "int64"))
+    layer = net(table)
+    table.tags, table.owner = ["x"], layer
+    copy = regraft.clone(layer)
+    new = copy.value
+    assert type(new) is Words
+    assert new.tags == ["x"]
+    assert new.tags is not table.tags
+    assert new.owner is copy
+    assert not list(regraft.diff(layer, copy))
+    new.insert(tf.constant(["b"]), tf.constant([4], "int64"))
+    assert int(table.size()) == 1
+    assert new.lookup(tf.constant(["a", "b", "c"])).numpy().tolist() == [3, 4, -1]
+    del new.tags
+    assert list(regraft.diff(layer, copy))
+
+
+@pytest.fixture(scope="module")
+def number_class():
+    """A resource that is made of an attribute, and that can be changed."""
+
+    class Number(tf.saved_model.experimental.TrackableResource):
+        def __init__(self, start, name):
+            super().__init__()
+            self.start, self.resource_name = start, name
+            self._initialize()
+
+        def _create_resource(self):
+            return tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=(), shared_name=self.resource_name
+            )
+
+        def _initialize(self):
+            tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self.start)
+
+        def _destroy_resource(self):
+            tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)
+
+        def read(self):
+            handle = self.resource_handle
+            return float(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32))
+
+    return Number
+
+
+@on_tensorflow
+def test_a_resource_that_is_not_in_checkpoints_is_made_again(number_class):
+    from tensorflow.python.eager import context
+
+    number = number_class(3.0, context.anonymous_name())
+    number.tags = ["x"]
+    new = copied(number)
+    assert type(new) is number_class
+    assert new.tags == ["x"]
+    assert new.tags is not number.tags
+    assert not differences(number, new)
+    new.start = 5.0
+    new._initialize()
+    assert (number.read(), new.read()) == (3.0, 5.0)
+    del new
+    gc.collect()
+    assert number.read() == 3.0
+
+
+@on_tensorflow
+def test_a_resource_that_cannot_be_made_twice_is_refused(number_class):
+    number = number_class(3.0, "the_only_one")
+    text = refused(net(number))
+    assert "making it again gave the very same resource" in text
+    assert "register_copier(" in text
+    gc.collect()
+    assert number.read() == 3.0
+
+
+@on_tensorflow
+def test_a_resource_whose_making_fails_is_refused(number_class):
+    number = number_class(3.0, "a_number")
+    number.resource_name = 7
+    assert "making it again failed" in refused(net(number))
+
+
+@on_tensorflow
+def test_a_resource_with_a_state_of_its_own_is_refused():
+    table = tf.lookup.experimental.DenseHashTable("int64", "int64", -1, -2, -3)
+    assert "A TensorFlow resource cannot be copied" in refused(net(table))
+
+
+@on_tensorflow
+def test_a_sentencepiece_tokenizer_of_keras_hub():
+    pytest.importorskip("tensorflow_text")
+    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
+    hub = pytest.importorskip("keras_hub")
+    proto, special = io.BytesIO(), ["pad", "bos", "eos", "unk"]
+    trainer.train(
+        sentence_iterator=iter(["the quick brown fox", "the earth is round"]),
+        model_writer=proto,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        user_defined_symbols=["<start_of_turn>", "<end_of_turn>"],
+        **{f"{name}_id": i for i, name in enumerate(special)},
+        **{f"{name}_piece": f"<{name}>" for name in special},
+    )
+    tokenizer = hub.models.GemmaTokenizer(proto=proto.getvalue())
+    new = regraft.clone(tokenizer)
+    wanted = np.asarray(tokenizer("the quick fox")).tolist()
+    resources = [x._sentence_piece._model_resource for x in (tokenizer, new)]
+    assert resources[0] is not resources[1]
+    del tokenizer, resources
+    gc.collect()
+    assert np.asarray(new("the quick fox")).tolist() == wanted
