@@ -55,6 +55,72 @@ def differences(value, new):
     return list(regraft.diff(Net(value), Net(new)))
 
 
+# --- TensorFlow: variables and tensors ----------------------------------------
+
+
+@on_tensorflow
+def test_the_constraint_of_a_variable_follows_the_copy():
+    layer = net()
+    value = tf.Variable([1.0, 2.0], constraint=lambda x: x + layer.dense.bias)
+    object.__setattr__(layer, "value", value)
+    new = regraft.clone(layer)
+    assert not list(regraft.diff(layer, new))
+    new.dense.bias.assign([5.0, 5.0])
+    assert new.value.constraint(new.value).numpy().tolist() == [6.0, 7.0]
+    assert value.constraint(value).numpy().tolist() == [1.0, 2.0]
+
+
+@on_tensorflow
+def test_what_was_set_on_a_variable_is_copied():
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+    class Named(ResourceVariable):
+        pass
+
+    layer = net()
+    values = [tf.Variable(1.0), Named(2.0)]
+    for value in values:
+        value.tags, value.layer = ["x"], layer.dense
+    object.__setattr__(layer, "value", values)
+    copy = regraft.clone(layer)
+    assert not list(regraft.diff(layer, copy))
+    for value, new in zip(values, copy.value, strict=True):
+        assert type(new) is type(value)
+        assert new.tags == ["x"]
+        assert new.tags is not value.tags
+        assert new.layer is copy.dense
+        assert float(new.assign_add(1.0)) == float(value) + 1
+    copy.value[0].tags.append("y")
+    assert any("tags" in found.path for found in regraft.diff(layer, copy))
+
+
+@on_tensorflow
+def test_a_variable_under_a_strategy_keeps_what_was_set_on_it():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        layer = net()
+        value = tf.Variable(1.0, constraint=lambda x: x + layer.dense.bias)
+    value.tags = ["x"]
+    object.__setattr__(layer, "value", value)
+    for new in (regraft.clone(layer), regraft.clone(layer, device="cpu:0")):
+        assert new.value.tags == ["x"]
+        assert new.value.tags is not value.tags
+        (cell,) = new.value.constraint.__closure__
+        assert cell.cell_contents is new
+
+
+@on_tensorflow
+@pytest.mark.parametrize("content", [1.0, "word"])
+def test_a_tensor_keeps_its_mask(content):
+    value = tf.constant([content])
+    value._keras_mask = tf.constant([True])
+    new = copied(value)
+    assert new is not value
+    assert new._keras_mask.numpy().tolist() == [True]
+    assert new._keras_mask is not value._keras_mask
+    assert copied(tf.constant("word")).numpy() == b"word"
+
+
 # --- TensorFlow: datasets -----------------------------------------------------
 
 

@@ -39,6 +39,8 @@ from ._tensorflow_resources import (
     table_contents,
 )
 from ._tensorflow_variables import (
+    additions,
+    copy_additions,
     copy_into,
     copy_variables,
     device_of,
@@ -134,6 +136,7 @@ def has_layouts() -> bool:
 
 def _copy_alone(value: Any, walk: Any) -> Any:
     (new,) = copy_values([value], walk)
+    copy_additions(value, new, walk)
     return new
 
 
@@ -159,7 +162,14 @@ def _copy_tensor(value: Any, walk: Any) -> Any:
                 "that holds it with `regraft.register_copier`",
             )
         )
-    return value if value.dtype == tf.string else tf.raw_ops.DeepCopy(x=value)
+    added = vars(value)
+    if value.dtype == tf.string and not added:
+        return value
+    is_text = value.dtype == tf.string
+    new = tf.identity(value) if is_text else tf.raw_ops.DeepCopy(x=value)
+    if added:  # A mask, say.
+        walk.later(lambda: walk.copy_items(added, vars(new)))
+    return new
 
 
 def _copy_function(function: Any, walk: Any) -> Any:
@@ -247,7 +257,7 @@ def contents(obj: Any) -> Any:
         return [type(obj), repr(obj)]
     if isinstance(obj, tf.Variable) and not is_spread(obj):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
-        return [type(obj), how, obj.numpy()]
+        return [type(obj), how, obj.numpy(), additions(obj)]
     if isinstance(obj, _Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]
