@@ -2,6 +2,7 @@
 
 import gc
 import io
+import warnings
 
 import keras
 import numpy as np
@@ -119,6 +120,83 @@ def test_a_tensor_keeps_its_mask(content):
     assert new._keras_mask.numpy().tolist() == [True]
     assert new._keras_mask is not value._keras_mask
     assert copied(tf.constant("word")).numpy() == b"word"
+
+
+@on_tensorflow
+def test_a_tensor_array_that_was_written_to():
+    array = tf.TensorArray(tf.float32, 2, clear_after_read=False).write(0, 1.0)
+    layer = net(array)
+    copy = regraft.clone(layer)
+    assert not list(regraft.diff(layer, copy))
+    new = copy.value.write(1, 5.0)
+    assert new.stack().numpy().tolist() == [1.0, 5.0]
+    assert array.write(1, 2.0).stack().numpy().tolist() == [1.0, 2.0]
+    assert list(regraft.diff(layer, copy))
+
+
+# --- TensorFlow: functions ------------------------------------------------------
+
+
+@on_tensorflow
+def test_a_method_that_was_traced_is_no_reason_to_warn():
+    class Traced(Net):
+        @tf.function
+        def step(self, x):
+            return self.dense(x)
+
+    layer = Traced()
+    layer.step(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new = regraft.clone(layer)
+    new.dense.kernel.assign(np.zeros((2, 2)))
+    assert not new.step(X).numpy().any()
+    assert layer.step(X).numpy().any()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Where a SavedModel lies that multiplies by a variable."""
+
+    class Module(tf.Module):
+        def __init__(self):
+            self.rate = tf.Variable(3.0)
+
+        @tf.function(input_signature=[tf.TensorSpec((), tf.float32)])
+        def scale(self, x):
+            return x * self.rate
+
+    folder, module = str(tmp_path_factory.mktemp("saved")), Module()
+    tf.saved_model.save(module, folder, signatures={"scale": module.scale})
+    return folder
+
+
+@on_tensorflow
+@pytest.mark.parametrize("part", ["scale", "signature"])
+def test_a_function_of_a_file_without_the_file_is_refused(saved, part):
+    loaded = tf.saved_model.load(saved)
+    signature = loaded.signatures["scale"]
+    text = refused(net(loaded.scale if part == "scale" else signature))
+    assert "A function of a SavedModel was met before" in text
+    assert "keep the SavedModel itself on the layer" in text
+
+
+@on_tensorflow
+def test_a_function_of_a_file_comes_with_the_file(saved):
+    loaded = tf.saved_model.load(saved)
+    new = copied([loaded, loaded.scale])
+    new[0].rate.assign(5.0)
+    assert float(new[1](tf.constant(2.0))) == 10.0
+    assert float(loaded.scale(tf.constant(2.0))) == 6.0
+
+
+@on_tensorflow
+def test_a_file_that_cannot_be_saved_again_is_refused(saved):
+    loaded = tf.saved_model.load(saved)
+    foreign = tf.Variable(1.0)
+    loaded.other = tf.function(lambda x: x * foreign)
+    loaded.other.get_concrete_function(tf.TensorSpec((), tf.float32))
+    assert "cannot be saved again" in refused(net(loaded))
 
 
 # --- TensorFlow: datasets -----------------------------------------------------
