@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import extend as jax_extend
 from jax._src.lib import xla_client
 from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
@@ -33,6 +34,8 @@ def shared_types() -> tuple[type, ...]:
         jax.tree_util.PyTreeDef,
         jax.ShapeDtypeStruct,
         UnspecifiedValue,
+        # Rules are registered for a primitive, which is known by its identity.
+        jax_extend.core.Primitive,
     )
 
 
@@ -166,7 +169,12 @@ def _copy_jitted(function: Any, walk: Any) -> Any:
         return function
     if not walk.complete(function, inner):  # Its signature will be read.
         return walk.known(function)
-    return jax.jit(new, **_jit_options(function._jit_info))
+    jitted = jax.jit(new, **_jit_options(function._jit_info))
+    plain = vars(jax.jit(len))
+    added = {name: x for name, x in vars(function).items() if name not in plain}
+    if added:
+        walk.later(lambda: walk.copy_items(added, vars(jitted)))
+    return jitted
 
 
 def _jit_options(info: Any) -> dict[str, Any]:
@@ -178,6 +186,12 @@ def _jit_options(info: Any) -> dict[str, Any]:
         if not all(type(leaf) is UnspecifiedValue for leaf in leaves):
             treedef = getattr(info, f"{side}_treedef")
             options[side] = jax.tree_util.tree_unflatten(treedef, leaves)
+    for name in (
+        "device",
+        "backend",
+    ):  # JAX warns of them, also of those that are None.
+        if getattr(info, name) is not None:
+            options[name] = getattr(info, name)
     return {
         **options,
         "keep_unused": info.keep_unused,
