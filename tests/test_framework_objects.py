@@ -17,6 +17,10 @@ on_jax = pytest.mark.skipif(BACKEND != "jax", reason="JAX's")
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="torch's")
 if BACKEND == "tensorflow":
     import tensorflow as tf
+elif BACKEND == "jax":
+    import jax
+else:
+    import torch
 
 X = np.ones((1, 2), "float32")
 
@@ -387,3 +391,89 @@ def test_a_sentencepiece_tokenizer_of_keras_hub():
     del tokenizer, resources
     gc.collect()
     assert np.asarray(new("the quick fox")).tolist() == wanted
+
+
+# --- JAX ------------------------------------------------------------------------
+
+
+@on_jax
+def test_a_primitive_stays_the_one_that_rules_are_registered_for():
+    new = copied(jax.lax.add_p)
+    assert new is jax.lax.add_p
+    assert float(new.bind(1.0, 2.0)) == 3.0
+
+
+@on_jax
+def test_what_was_set_on_a_jitted_function_is_copied():
+    layer = net()
+    function = jax.jit(lambda x: layer.dense(x))
+    function.tags, function.layer = ["x"], layer.dense
+    object.__setattr__(layer, "value", function)
+    copy = regraft.clone(layer)
+    assert copy.value.tags == ["x"]
+    assert copy.value.tags is not function.tags
+    assert copy.value.layer is copy.dense
+
+
+@on_jax
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_jitted_function_goes_on_running_on_its_device():
+    layer, device = net(), jax.devices()[1]
+    function = jax.jit(lambda x: x + len(layer.weights), device=device)
+    object.__setattr__(layer, "value", function)
+    assert regraft.clone(layer).value(1.0).devices() == {device}
+
+
+# --- torch ----------------------------------------------------------------------
+
+
+@on_torch
+def test_a_module_keeps_its_slots():
+    class Slotted(torch.nn.Module):
+        __slots__ = ("empty", "layer", "tags")
+
+        def __init__(self, layer):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+            self.tags, self.layer = ["x"], layer
+
+    layer = net()
+    module = Slotted(layer.dense)
+    object.__setattr__(layer, "value", module)
+    copy = regraft.clone(layer)
+    new = copy.value
+    assert not list(regraft.diff(layer, copy))
+    assert new.tags == ["x"]
+    assert new.tags is not module.tags
+    assert new.layer is copy.dense
+    assert not hasattr(new, "empty")
+    assert new.linear.weight is not module.linear.weight
+
+
+@on_torch
+@pytest.mark.parametrize("kind", ["LazyLinear", "LazyBatchNorm1d"])
+def test_a_module_without_shapes_is_copied(kind):
+    args = [2] if kind == "LazyLinear" else []
+    module = getattr(torch.nn, kind)(*args, dtype=torch.float64)
+    module.weight.tags = ["x"]
+    layer = net(module)
+    copy = regraft.clone(layer)
+    new = copy.value
+    assert not list(regraft.diff(layer, copy))
+    assert new.weight.tags == ["x"]
+    assert new.weight.tags is not module.weight.tags
+    new(torch.ones(3, 4, dtype=torch.float64))
+    assert type(new.weight) is torch.nn.Parameter
+    assert new.weight.dtype == torch.float64
+    assert type(module.weight) is torch.nn.UninitializedParameter
+    assert list(regraft.diff(layer, copy))
+
+
+@on_torch
+def test_a_tensor_without_values_is_compared():
+    layer = net(torch.empty(2, device="meta"))
+    copy = regraft.clone(layer)
+    assert copy.value.is_meta
+    assert regraft.verify(layer, copy).same
+    object.__setattr__(copy, "value", torch.empty(3, device="meta"))
+    assert not regraft.verify(layer, copy).same

@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.nn.modules.module import _WrappedHook
+from torch.nn.parameter import is_lazy
 
 from .._keras import to_numpy
+from .._makers.instances import fill_attributes, fill_slots, is_written_in_python
 from ._loss import total_loss
 
 
@@ -36,6 +39,7 @@ def copiers() -> dict[type, Any]:
         torch.Generator: _copy_generator,
         _PlainModule: _copy_module,
         torch.jit.ScriptModule: _copy_script,
+        _WrappedHook: _copy_hook,
     }
 
 
@@ -49,7 +53,7 @@ class _PlainModule(abc.ABC):  # noqa: B024
             issubclass(kind, torch.nn.Module)
             and all(getattr(kind, n) is getattr(torch.nn.Module, n) for n in own)
             and not hasattr(kind, "__deepcopy__")
-            and kind.__basicsize__ == torch.nn.Module.__basicsize__  # No slots.
+            and is_written_in_python(kind)
         )
 
 
@@ -67,6 +71,7 @@ def _fill_module(walk: Any, module: Any, new: Any) -> None:
         _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
+    fill_slots(walk, module, new)
 
 
 def _list_later(walk: Any, parameters: Any) -> None:
@@ -95,6 +100,13 @@ def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
     """Lists the copies of parameters once they have been made, mostly by variables."""
     for name, parameter in parameters.items():
         new[name] = None if parameter is None else _copied(parameter, walk)
+
+
+def _copy_hook(hook: Any, walk: Any) -> Any:
+    """Copies a hook by its attributes; a pickle has a part of them only."""
+    new = object.__new__(type(hook))
+    walk.fill_later(fill_attributes, hook, new)
+    return new
 
 
 def _copy_script(module: Any, walk: Any) -> Any:
@@ -183,6 +195,8 @@ def _copy(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
+    if is_lazy(value):
+        return _copy_lazy(value, walk)
     if value._is_view() and isinstance(value._base, torch.nn.Parameter):
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)
@@ -202,6 +216,15 @@ def _copy(value: Any, walk: Any) -> Any:
     for name, hooks in _hooks(value).items() if new.requires_grad else ():
         setattr(new, name, walk.copy_of(hooks))
     walk.allocate(_fill, new, value)
+    return new
+
+
+def _copy_lazy(value: Any, walk: Any) -> Any:
+    """Copies a tensor that has no shape yet; it answers few questions."""
+    device = walk.rules.device or value.data.device
+    new = type(value)(value.requires_grad, device, value.data.dtype)
+    walk.remember(value, new)
+    walk.later(lambda: walk.copy_items(vars(value), vars(new)))
     return new
 
 
@@ -249,6 +272,9 @@ def contents(obj: Any) -> Any:
     if isinstance(obj, torch.fx.GraphModule):  # Each has a class of its own.
         state = {n: v for n, v in vars(obj).items() if n != "_graph"}
         return [torch.fx.GraphModule, obj.code, state]
+    if isinstance(obj, torch.Tensor) and is_lazy(obj):
+        how = [obj.requires_grad, str(obj.data.dtype), str(obj.data.device)]
+        return [type(obj), how, dict(vars(obj))]
     if isinstance(obj, torch.Tensor):
         numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
         # Whatever was computed is no leaf, and its copy has no history.
@@ -265,6 +291,8 @@ def _dense_parts(value: Any) -> list[Any]:
         return [part for inner in value.unbind() for part in _dense_parts(inner)]
     if value.is_quantized:
         return [value.int_repr(), value.dequantize()]
+    if value.is_meta:
+        return [torch.tensor(value.shape)]
     if value.layout is torch.strided:
         return [value.resolve_conj().resolve_neg()]
     if value.layout is torch.sparse_coo:
@@ -292,7 +320,7 @@ def release(values: list[Any]) -> None:
 
 def buffers(value: Any) -> set[Any]:
     """Returns the address of a tensor's storage."""
-    if not isinstance(value, torch.Tensor) or not _is_dense(value):
+    if not isinstance(value, torch.Tensor) or is_lazy(value) or not _is_dense(value):
         return set()
     pointer = value.untyped_storage().data_ptr()
     return {pointer} if pointer else set()
