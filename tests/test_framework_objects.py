@@ -477,3 +477,36 @@ def test_a_tensor_without_values_is_compared():
     assert regraft.verify(layer, copy).same
     object.__setattr__(copy, "value", torch.empty(3, device="meta"))
     assert not regraft.verify(layer, copy).same
+
+
+@on_torch
+@pytest.mark.parametrize("was_called", [True, False])
+def test_a_module_that_was_compiled_in_place_stays_compiled(was_called):
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph
+
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return x * self.weight
+
+    module = Scale()
+    module.compile(backend=backend)
+    if was_called:
+        module(torch.ones(1, 2))
+    layer = net(module)
+    copy = regraft.clone(layer)
+    assert not list(regraft.diff(layer, copy))
+    compiled.clear()
+    with torch.no_grad():
+        copy.value.weight.zero_()
+    torch._dynamo.reset()
+    assert not copy.value(torch.ones(1, 2)).any()
+    assert len(compiled) == 1
+    assert module(torch.ones(1, 2)).all()

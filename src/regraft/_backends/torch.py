@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
@@ -65,13 +66,27 @@ def _copy_module(module: Any, walk: Any) -> Any:
 
 def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
-    state.pop("_compiled_call_impl", None)  # As `__getstate__` has it.
+    compiled = state.pop("_compiled_call_impl", None)
     parameters = state.get("_parameters")
     if parameters and walk.keep is None and all(map(_can_wait, parameters.values())):
         _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
     fill_slots(walk, module, new)
+    if compiled is not None:
+        new._compiled_call_impl = _compiled_alike(compiled, new._call_impl)
+
+
+def _compiled_alike(compiled: Any, function: Any) -> Any:
+    """Compiles a function with the options of another one.
+
+    `torch.compile` leaves them in the closure of what it returns. Where they are not,
+    the copy is not compiled, which it is not in a pickle either.
+    """
+    cells = zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)
+    found = (cell.cell_contents for name, cell in cells if name == "self")
+    compile_with = next(found, None)
+    return None if compile_with is None else compile_with(function)
 
 
 def _list_later(walk: Any, parameters: Any) -> None:
@@ -263,10 +278,16 @@ def _copy_generator(generator: Any, walk: Any) -> Any:
     return new
 
 
+# By which a function that `torch.compile` made knows the one that it was made of.
+_COMPILED = "_torchdynamo_orig_callable"
+
+
 def contents(obj: Any) -> Any:
     """Returns the state of random generators, tensors and compiled modules."""
     if isinstance(obj, torch.Generator):
         return [type(obj), obj.get_state()]
+    if isinstance(obj, types.FunctionType) and _COMPILED in vars(obj):
+        return ["torch.compile", vars(obj)[_COMPILED]]
     if isinstance(obj, torch.jit.ScriptModule):
         return [type(obj), obj.inlined_graph.str(False), obj.state_dict()]
     if isinstance(obj, torch.fx.GraphModule):  # Each has a class of its own.
