@@ -424,6 +424,28 @@ def test_a_jitted_function_goes_on_running_on_its_device():
     assert regraft.clone(layer).value(1.0).devices() == {device}
 
 
+@on_jax
+def test_a_module_of_flax_is_copied_part_by_part():
+    nnx = pytest.importorskip("flax.nnx")
+    layer = net()
+    module = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+    module.inner = layer.dense
+    parts = [module, nnx.Sequential(module), nnx.Dropout(0.5, rngs=nnx.Rngs(1))]
+    object.__setattr__(layer, "value", parts)
+    copy = regraft.clone(layer)
+    new, around, dropout = copy.value
+    assert regraft.verify(layer, copy).same
+    assert around.layers[0] is new
+    assert new.inner is copy.dense
+    assert (dropout(X) == parts[2](X)).all()
+    new.kernel.value = new.kernel.value * 0
+    assert not around(X).any()
+    assert module(X).any()
+    assert not nnx.jit(lambda module, x: module(x))(new, X).any()
+    new.added = nnx.Param(1.0)
+    assert list(regraft.diff(layer, copy))
+
+
 # --- torch ----------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,6 +18,7 @@ from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
+from .._makers.instances import fill_attributes
 from . import _jax_relayout
 from ._loss import total_loss
 
@@ -41,8 +44,39 @@ def shared_types() -> tuple[type, ...]:
 
 @lru_cache
 def copiers() -> dict[type, Any]:
-    """Arrays and jitted functions."""
-    return {jax.Array: _copy, type(jax.jit(len)): _copy_jitted}
+    """Arrays, jitted functions and the modules of flax."""
+    return {
+        jax.Array: _copy,
+        type(jax.jit(len)): _copy_jitted,
+        _PlainTree: _copy_tree,
+    }
+
+
+class _PlainTree(abc.ABC):  # noqa: B024
+    """Any object of flax's NNX whose class leaves copying to NNX.
+
+    That copies the object with all that is in it, and knows nothing of the parts that
+    others hold as well. Its attributes are all that there is to it.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        nnx: Any = sys.modules.get("flax.nnx")
+        own = (
+            *("__deepcopy__", "__reduce_ex__", "__reduce__"),
+            *("__getstate__", "__setstate__"),
+        )
+        return (
+            nnx is not None
+            and issubclass(kind, nnx.Pytree)
+            and all(getattr(kind, n) is getattr(nnx.Pytree, n) for n in own)
+        )
+
+
+def _copy_tree(tree: Any, walk: Any) -> Any:
+    new = object.__new__(type(tree))
+    walk.fill_later(fill_attributes, tree, new)
+    return new
 
 
 def copy_values(
