@@ -247,7 +247,7 @@ def test_a_dataset_is_shared_along_with_the_weights_that_it_uses():
 
 
 @on_tensorflow
-def test_a_dataset_that_fills_a_table_of_the_model_is_refused():
+def test_a_dataset_that_reads_a_table_of_the_model_is_refused():
     layer = net()
     layer.table = table = tf.lookup.experimental.MutableHashTable("int64", "int64", -1)
     data = tf.data.Dataset.range(3).map(table.lookup)

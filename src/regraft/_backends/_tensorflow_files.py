@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import (
@@ -31,7 +31,7 @@ def copy_loaded(obj: Any, walk: Any) -> Any:
     old values at any rate.
     """
     if isinstance(obj, ConcreteFunction):
-        raise refuse_function(obj, walk)
+        refuse_function(obj, walk)
     with TemporaryDirectory() as folder:
         signatures = dict(getattr(obj, "signatures", {}))
         try:
@@ -66,7 +66,7 @@ def copy_loaded(obj: Any, walk: Any) -> Any:
     return new
 
 
-def refuse_function(function: Any, walk: Any) -> CopyError:
+def refuse_function(function: Any, walk: Any) -> NoReturn:
     """Refuses a function of which nobody knows the SavedModel: it is saved by that."""
     raise _refusal(
         "A function of a SavedModel was met before the SavedModel itself.",

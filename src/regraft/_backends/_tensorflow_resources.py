@@ -176,18 +176,13 @@ def _used_by(dataset: Any) -> Iterator[Any]:
         seen.add(address(current))
         pending += current._inputs()
         for wrapper in current._functions():
-            graph = wrapper.function
-            owners = (getattr(x, "_parent_trackable", None) for x in _captured(graph))
+            captured = wrapper.function.captured_inputs
+            owners = (getattr(handle, "_parent_trackable", None) for handle in captured)
             yield from (owner() for owner in owners if owner is not None)
             held = list(_held_by(wrapper._func))
             pending += [part for part in held if isinstance(part, tf.data.Dataset)]
-            if _runs_python(graph):
+            if _runs_python(wrapper.function):
                 yield from held
-
-
-def _captured(function: Any) -> list[Any]:
-    found: list[Any] = function.captured_inputs
-    return found
 
 
 def _runs_python(function: Any) -> bool:
