@@ -85,10 +85,15 @@ def warn_of_registries(walk: Walk) -> None:
 
 
 def _registries(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yields the dicts on a class, and those that its descriptors hold."""
+    """Yields the dicts on a class, and those that its descriptors hold.
+
+    A descriptor of a library makes for a copy what it has made for the original, when
+    it is asked: `tf.function` keeps the functions of each object.
+    """
     for name, member in vars(kind).items():
         is_descriptor = hasattr(type(member), "__get__") and hasattr(member, "__dict__")
-        inside = vars(member).values() if is_descriptor else ()
+        is_asked = is_descriptor and not _is_library(type(member))
+        inside = vars(member).values() if is_asked else ()
         for found in (member, *inside):
             if isinstance(found, dict | weakref.WeakKeyDictionary | weakref.WeakSet):
                 yield name, found

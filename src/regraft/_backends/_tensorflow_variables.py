@@ -29,6 +29,30 @@ def copy_variables(values: list[Any], walk: Any) -> list[Any]:
     return [_copy_variable(value, data, walk) for value, data in pairs]
 
 
+def copy_additions(value: Any, new: Any, walk: Any) -> None:
+    """Copies what was set on a variable, and the function that constrains it.
+
+    This is for a variable that the walk meets while it can still find something.
+    """
+    constraint = first_replica(value).constraint
+    if constraint is not None:
+        for replica in new.values if is_spread(new) else [new]:
+            replica._constraint = walk.copy_of(constraint)
+    added = additions(value)
+    if added:
+        walk.later(lambda: walk.copy_items(added, vars(new)))
+
+
+def additions(value: Any) -> dict[str, Any]:
+    """Returns the attributes of a variable that TensorFlow does not write itself."""
+    plain = _SPREAD if is_spread(value) else _plain_variable().keys()
+    return {
+        name: x
+        for name, x in vars(value).items()
+        if name not in plain and not name.startswith("_self_")  # For checkpoints.
+    }
+
+
 def _copy_variable(value: Any, data: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
@@ -152,7 +176,9 @@ def _variable_like(value: Any) -> Any:
         # As TensorFlow named the original's: it keeps a kernel for each name.
         debug_name=f"{name}/",
     )
-    new = object.__new__(ResourceVariable)
+    kind = type(first_replica(value))
+    is_plain = not issubclass(kind, ResourceVariable)  # Some come out of an assignment.
+    new = object.__new__(ResourceVariable if is_plain else kind)
     handle._handle_data = whole["_handle"]._handle_data
     handle._parent_trackable = weakref.ref(new)
     handle._name = handle_name = f"{name}:0"
@@ -173,6 +199,14 @@ _DESCRIPTION = (
     "_aggregation",
     "_constraint",
     "_graph_key",
+)
+
+# What TensorFlow writes on a variable that lies under a strategy.
+_SPREAD = frozenset(
+    {
+        *("_distribute_strategy", "_aggregation", "_values", "_common_name"),
+        *("_packed_var", "_keras_initialized", "_initializer_op", "_policy"),
+    }
 )
 
 

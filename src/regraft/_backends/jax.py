@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,11 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import extend as jax_extend
 from jax._src.lib import xla_client
 from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
+from .._makers.instances import fill_attributes
 from . import _jax_relayout
 from ._loss import total_loss
 
@@ -33,13 +37,46 @@ def shared_types() -> tuple[type, ...]:
         jax.tree_util.PyTreeDef,
         jax.ShapeDtypeStruct,
         UnspecifiedValue,
+        # Rules are registered for a primitive, which is known by its identity.
+        jax_extend.core.Primitive,
     )
 
 
 @lru_cache
 def copiers() -> dict[type, Any]:
-    """Arrays and jitted functions."""
-    return {jax.Array: _copy, type(jax.jit(len)): _copy_jitted}
+    """Arrays, jitted functions and the modules of flax."""
+    return {
+        jax.Array: _copy,
+        type(jax.jit(len)): _copy_jitted,
+        _PlainTree: _copy_tree,
+    }
+
+
+class _PlainTree(abc.ABC):  # noqa: B024
+    """Any object of flax's NNX whose class leaves copying to NNX.
+
+    That copies the object with all that is in it, and knows nothing of the parts that
+    others hold as well. Its attributes are all that there is to it.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        nnx: Any = sys.modules.get("flax.nnx")
+        own = (
+            *("__deepcopy__", "__reduce_ex__", "__reduce__"),
+            *("__getstate__", "__setstate__"),
+        )
+        return (
+            nnx is not None
+            and issubclass(kind, nnx.Pytree)
+            and all(getattr(kind, n) is getattr(nnx.Pytree, n) for n in own)
+        )
+
+
+def _copy_tree(tree: Any, walk: Any) -> Any:
+    new = object.__new__(type(tree))
+    walk.fill_later(fill_attributes, tree, new)
+    return new
 
 
 def copy_values(
@@ -166,7 +203,12 @@ def _copy_jitted(function: Any, walk: Any) -> Any:
         return function
     if not walk.complete(function, inner):  # Its signature will be read.
         return walk.known(function)
-    return jax.jit(new, **_jit_options(function._jit_info))
+    jitted = jax.jit(new, **_jit_options(function._jit_info))
+    plain = vars(jax.jit(len))
+    added = {name: x for name, x in vars(function).items() if name not in plain}
+    if added:
+        walk.later(lambda: walk.copy_items(added, vars(jitted)))
+    return jitted
 
 
 def _jit_options(info: Any) -> dict[str, Any]:
@@ -178,6 +220,12 @@ def _jit_options(info: Any) -> dict[str, Any]:
         if not all(type(leaf) is UnspecifiedValue for leaf in leaves):
             treedef = getattr(info, f"{side}_treedef")
             options[side] = jax.tree_util.tree_unflatten(treedef, leaves)
+    for name in (
+        "device",
+        "backend",
+    ):  # JAX warns of them, also of those that are None.
+        if getattr(info, name) is not None:
+            options[name] = getattr(info, name)
     return {
         **options,
         "keep_unused": info.keep_unused,

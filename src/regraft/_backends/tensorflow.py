@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
@@ -21,15 +20,26 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
 from tensorflow.python.framework import ops
-from tensorflow.python.saved_model import load
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
 from tensorflow.python.trackable.base import Trackable, TrackableReference
-from tensorflow.python.util import tf_decorator
+from tensorflow.python.util import tf_decorator, tf_should_use
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
+from ._tensorflow_files import Loaded, copy_loaded, refuse_function
+from ._tensorflow_resources import (
+    MutableHashTable,
+    StatelessResource,
+    copy_stateless,
+    copy_table,
+    resource_state,
+    share_dataset,
+    table_contents,
+)
 from ._tensorflow_variables import (
+    additions,
+    copy_additions,
     copy_into,
     copy_variables,
     device_of,
@@ -49,7 +59,6 @@ def shared_types() -> tuple[type, ...]:
         tf.TensorShape,
         tf.TypeSpec,
         tf.distribute.StrategyExtended,
-        tf.data.Dataset,
         tf.SparseTensor,
         tf.RaggedTensor,
         # A static table cannot change once it has been initialised.
@@ -65,11 +74,15 @@ def copiers() -> dict[type, Any]:
         tf.Variable: _copy_alone,
         _EagerTensor: _copy_tensor,
         tf.distribute.Strategy: _copy_strategy,
-        tf.lookup.experimental.MutableHashTable: _copy_table,
+        tf.data.Dataset: share_dataset,
+        MutableHashTable: copy_table,
+        StatelessResource: copy_stateless,
+        Loaded: copy_loaded,
+        RestoredFunction: refuse_function,
         PolymorphicFunction: _copy_function,
         data_structures._DictWrapper: _copy_proxy,
         data_structures._TupleWrapper: _copy_proxy,
-        _Loaded: _copy_loaded,
+        _MustBeUsed: _copy_used,
     }
 
 
@@ -124,6 +137,7 @@ def has_layouts() -> bool:
 
 def _copy_alone(value: Any, walk: Any) -> Any:
     (new,) = copy_values([value], walk)
+    copy_additions(value, new, walk)
     return new
 
 
@@ -149,17 +163,13 @@ def _copy_tensor(value: Any, walk: Any) -> Any:
                 "that holds it with `regraft.register_copier`",
             )
         )
-    return value if value.dtype == tf.string else tf.raw_ops.DeepCopy(x=value)
-
-
-def _copy_table(table: Any, walk: Any) -> Any:
-    new = tf.lookup.experimental.MutableHashTable(
-        key_dtype=table.key_dtype,
-        value_dtype=table.value_dtype,
-        default_value=walk.copy_of(table._default_value),
-        name=table._name,
-    )
-    new.insert(*table.export())
+    added = vars(value)
+    if value.dtype == tf.string and not added:
+        return value
+    is_text = value.dtype == tf.string
+    new = tf.identity(value) if is_text else tf.raw_ops.DeepCopy(x=value)
+    if added:  # A mask, say.
+        walk.later(lambda: walk.copy_items(added, vars(new)))
     return new
 
 
@@ -192,62 +202,43 @@ def _own_attributes(wrapper: Any) -> Any:
     return vars(tf.__internal__.tracking.Trackable)["__dict__"].__get__(wrapper)
 
 
-class _Loaded(abc.ABC):  # noqa: B024
-    """Any object that `tf.saved_model.load` returned: it makes classes as it goes."""
+class _MustBeUsed(abc.ABC):  # noqa: B024
+    """Any wrapper of a result that TensorFlow reports if nobody uses it."""
 
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
-        return kind.__module__ == load.__name__
+        return kind.__module__ == tf_should_use.__name__
 
 
-def _copy_loaded(obj: Any, walk: Any) -> Any:
-    """Saves and loads again: only so do functions come with variables of their own.
+def _copy_used(wrapper: Any, walk: Any) -> Any:
+    """Returns the copy of what is wrapped, which nobody needs to be reminded of."""
+    return walk.copy_of(_used(wrapper))
 
-    The functions in a SavedModel are graphs, bound for good to the variables they
-    were loaded with. The files that they came from may be gone by now, and have
-    old values at any rate.
-    """
-    with TemporaryDirectory() as folder:
-        signatures = dict(getattr(obj, "signatures", {}))
-        tf.saved_model.save(obj, folder, signatures=signatures)
-        new = tf.saved_model.load(folder)
-    pending = [(obj, new)]
-    while pending:
-        old, twin = pending.pop()
-        known = walk.known(old)
-        if known is twin:
-            continue
-        if known is not None:
-            raise CopyError(
-                explain(
-                    "A part of a SavedModel was met before the SavedModel itself.",
-                    where=walk.path_of(obj),
-                    expected="a SavedModel whose parts are reached through it",
-                    received=f"a {type(old).__name__} that is also held elsewhere",
-                    fix="pass `keep=` to share the SavedModel between both models",
-                )
-            )
-        walk.remember(old, twin)
-        children = twin._trackable_children()
-        for name, child in old._trackable_children().items():
-            pending.append((child, children[name]))
-    for name, function in signatures.items():
-        walk.remember(function, new.signatures[name])
-    return new
+
+def _used(wrapper: Any) -> Any:
+    # A wrapper hands all questions on, apart from this one.
+    return wrapper._tf_should_use_wrapped_value
 
 
 def contents(obj: Any) -> Any:
     """Returns what is in tables and SavedModels; a bare handle says nothing."""
     if isinstance(obj, _EagerTensor) and obj.dtype in (tf.resource, tf.variant):
         return [type(obj)]
-    if isinstance(obj, tf.lookup.experimental.MutableHashTable):
-        keys, entries = (side.numpy().tolist() for side in obj.export())
-        found = sorted(map(str, zip(keys, entries, strict=True)))
-        return [type(obj), obj._default_value.numpy(), found]
+    if issubclass(type(obj), _MustBeUsed):
+        obj = _used(obj)
+    if isinstance(obj, tf.TensorArray):  # What is inside knows it by its address.
+        inside = {n: x for n, x in vars(obj._implementation).items() if n != "parent"}
+        return [type(obj), {**vars(obj), "_implementation": inside}]
+    if isinstance(obj, MutableHashTable):
+        return table_contents(obj)
+    if isinstance(obj, StatelessResource):
+        return [type(obj), resource_state(obj)]
+    if isinstance(obj, tf.data.Dataset):
+        return [type(obj), repr(obj)]
     if isinstance(obj, tf.Variable) and not is_spread(obj):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
-        return [type(obj), how, obj.numpy()]
-    if isinstance(obj, _Loaded):
+        return [type(obj), how, obj.numpy(), additions(obj)]
+    if isinstance(obj, Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]
     if isinstance(obj, RestoredFunction):

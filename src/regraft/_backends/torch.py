@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
@@ -11,8 +12,11 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.nn.modules.module import _WrappedHook
+from torch.nn.parameter import is_lazy
 
 from .._keras import to_numpy
+from .._makers.instances import fill_attributes, fill_slots, is_written_in_python
 from ._loss import total_loss
 
 
@@ -36,6 +40,7 @@ def copiers() -> dict[type, Any]:
         torch.Generator: _copy_generator,
         _PlainModule: _copy_module,
         torch.jit.ScriptModule: _copy_script,
+        _WrappedHook: _copy_hook,
     }
 
 
@@ -49,7 +54,7 @@ class _PlainModule(abc.ABC):  # noqa: B024
             issubclass(kind, torch.nn.Module)
             and all(getattr(kind, n) is getattr(torch.nn.Module, n) for n in own)
             and not hasattr(kind, "__deepcopy__")
-            and kind.__basicsize__ == torch.nn.Module.__basicsize__  # No slots.
+            and is_written_in_python(kind)
         )
 
 
@@ -61,12 +66,27 @@ def _copy_module(module: Any, walk: Any) -> Any:
 
 def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
-    state.pop("_compiled_call_impl", None)  # As `__getstate__` has it.
+    compiled = state.pop("_compiled_call_impl", None)
     parameters = state.get("_parameters")
     if parameters and walk.keep is None and all(map(_can_wait, parameters.values())):
         _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
+    fill_slots(walk, module, new)
+    if compiled is not None:
+        new._compiled_call_impl = _compiled_alike(compiled, new._call_impl)
+
+
+def _compiled_alike(compiled: Any, function: Any) -> Any:
+    """Compiles a function with the options of another one.
+
+    `torch.compile` leaves them in the closure of what it returns. Where they are not,
+    the copy is not compiled, which it is not in a pickle either.
+    """
+    cells = zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)
+    found = (cell.cell_contents for name, cell in cells if name == "self")
+    compile_with = next(found, None)
+    return None if compile_with is None else compile_with(function)
 
 
 def _list_later(walk: Any, parameters: Any) -> None:
@@ -95,6 +115,13 @@ def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
     """Lists the copies of parameters once they have been made, mostly by variables."""
     for name, parameter in parameters.items():
         new[name] = None if parameter is None else _copied(parameter, walk)
+
+
+def _copy_hook(hook: Any, walk: Any) -> Any:
+    """Copies a hook by its attributes; a pickle has a part of them only."""
+    new = object.__new__(type(hook))
+    walk.fill_later(fill_attributes, hook, new)
+    return new
 
 
 def _copy_script(module: Any, walk: Any) -> Any:
@@ -183,6 +210,8 @@ def _copy(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
+    if is_lazy(value):
+        return _copy_lazy(value, walk)
     if value._is_view() and isinstance(value._base, torch.nn.Parameter):
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)
@@ -202,6 +231,15 @@ def _copy(value: Any, walk: Any) -> Any:
     for name, hooks in _hooks(value).items() if new.requires_grad else ():
         setattr(new, name, walk.copy_of(hooks))
     walk.allocate(_fill, new, value)
+    return new
+
+
+def _copy_lazy(value: Any, walk: Any) -> Any:
+    """Copies a tensor that has no shape yet; it answers few questions."""
+    device = walk.rules.device or value.data.device
+    new = type(value)(value.requires_grad, device, value.data.dtype)
+    walk.remember(value, new)
+    walk.later(lambda: walk.copy_items(vars(value), vars(new)))
     return new
 
 
@@ -240,15 +278,24 @@ def _copy_generator(generator: Any, walk: Any) -> Any:
     return new
 
 
+# By which a function that `torch.compile` made knows the one that it was made of.
+_COMPILED = "_torchdynamo_orig_callable"
+
+
 def contents(obj: Any) -> Any:
     """Returns the state of random generators, tensors and compiled modules."""
     if isinstance(obj, torch.Generator):
         return [type(obj), obj.get_state()]
+    if isinstance(obj, types.FunctionType) and _COMPILED in vars(obj):
+        return ["torch.compile", vars(obj)[_COMPILED]]
     if isinstance(obj, torch.jit.ScriptModule):
         return [type(obj), obj.inlined_graph.str(False), obj.state_dict()]
     if isinstance(obj, torch.fx.GraphModule):  # Each has a class of its own.
         state = {n: v for n, v in vars(obj).items() if n != "_graph"}
         return [torch.fx.GraphModule, obj.code, state]
+    if isinstance(obj, torch.Tensor) and is_lazy(obj):
+        how = [obj.requires_grad, str(obj.data.dtype), str(obj.data.device)]
+        return [type(obj), how, dict(vars(obj))]
     if isinstance(obj, torch.Tensor):
         numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
         # Whatever was computed is no leaf, and its copy has no history.
@@ -265,6 +312,8 @@ def _dense_parts(value: Any) -> list[Any]:
         return [part for inner in value.unbind() for part in _dense_parts(inner)]
     if value.is_quantized:
         return [value.int_repr(), value.dequantize()]
+    if value.is_meta:
+        return [torch.tensor(value.shape)]
     if value.layout is torch.strided:
         return [value.resolve_conj().resolve_neg()]
     if value.layout is torch.sparse_coo:
@@ -292,7 +341,7 @@ def release(values: list[Any]) -> None:
 
 def buffers(value: Any) -> set[Any]:
     """Returns the address of a tensor's storage."""
-    if not isinstance(value, torch.Tensor) or not _is_dense(value):
+    if not isinstance(value, torch.Tensor) or is_lazy(value) or not _is_dense(value):
         return set()
     pointer = value.untyped_storage().data_ptr()
     return {pointer} if pointer else set()

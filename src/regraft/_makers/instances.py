@@ -194,7 +194,7 @@ def _place(key: Any) -> Any:
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
-    if walk.is_completing(obj) and _is_written_in_python(type(obj)):
+    if walk.is_completing(obj) and is_written_in_python(type(obj)):
         # What it is made from holds it in turn, so that neither can come first.
         return _make_instance(walk, obj)
     try:
@@ -255,7 +255,7 @@ def _is_known_by(name: str, obj: Any) -> bool:
     return any(getattr(module, "__dict__", {}).get(name) is obj for module in modules)
 
 
-def _is_written_in_python(kind: type) -> bool:
+def is_written_in_python(kind: type) -> bool:
     """Tells whether a class has no base, apart from `object`, that is written in C."""
     is_heap_type = 1 << 9
     return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
