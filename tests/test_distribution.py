@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import textwrap
 
 import keras
 import numpy as np
@@ -42,7 +41,20 @@ def test_a_sharded_model_keeps_its_shards():
         copy.fit(x, y, verbose=0)
 
 
-MIRRORED = """
+def in_a_process(script, devices=2):
+    """Runs a script with logical devices, which are set up before anything else."""
+    result = subprocess.run(
+        [sys.executable, "-c", LOGICAL_DEVICES.format(devices=devices) + script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout
+
+
+LOGICAL_DEVICES = """
 import keras
 import numpy as np
 import tensorflow as tf
@@ -50,9 +62,28 @@ from keras import layers
 import regraft
 
 cpu = tf.config.list_physical_devices("CPU")[0]
-two = [tf.config.LogicalDeviceConfiguration()] * 2
+two = [tf.config.LogicalDeviceConfiguration()] * {devices}
 tf.config.set_logical_device_configuration(cpu, two)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+strategy = tf.distribute.MirroredStrategy([f"CPU:{{i}}" for i in range({devices})])
+X = np.random.default_rng(0).normal(size=(16, 4)).astype("float32")
+
+
+def held(variable):
+    return [replica.numpy() for replica in variable.value.values]
+
+
+def trained(*extra, **options):
+    model = keras.Sequential([keras.Input((4,)), *extra, layers.Dense(1)])
+    model.compile("adam", "mse", jit_compile=False, **options)
+    model.fit(X, X[:, :1], batch_size=8, shuffle=False, verbose=0)
+    return model
+"""
+
+on_tensorflow = pytest.mark.skipif(
+    BACKEND != "tensorflow", reason="a strategy of TensorFlow"
+)
+
+MIRRORED = """
 with strategy.scope():
     model = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(2)])
     model.compile("adam", "mse", jit_compile=False)
@@ -76,18 +107,52 @@ print("mirrored", type(new.value).__name__)
 """
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow")
+@on_tensorflow
 def test_a_mirrored_model_stays_mirrored():
-    # In a process of its own: logical devices are set up before anything else.
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MIRRORED)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert "mirrored Mirrored" in result.stdout
+    assert "mirrored Mirrored" in in_a_process(MIRRORED)
+
+
+COUNTS = """
+with strategy.scope():
+    model = trained(metrics=["mae"])
+copy = regraft.clone(model)
+before, after = model.get_metrics_result(), copy.get_metrics_result()
+assert before == after, (before, after)
+for old, new in zip(model.metrics_variables, copy.metrics_variables, strict=True):
+    assert type(new.value) is type(old.value)
+    assert held(old) == held(new), (held(old), held(new))
+    assert new.value.aggregation == old.value.aggregation
+gathered = regraft.clone(model, device="cpu:1")
+assert gathered.get_metrics_result() == before
+print("counted", type(new.value).__name__)
+"""
+
+
+@on_tensorflow
+def test_what_each_replica_has_counted_is_not_added_up_by_a_clone():
+    assert "counted SyncOnRead" in in_a_process(COUNTS)
+
+
+STATISTICS = """
+with strategy.scope():
+    model = trained(layers.BatchNormalization())
+means = held(model.layers[0].moving_mean)
+assert not np.array_equal(*means)
+copy = regraft.clone(model)
+for old, new in zip(model.variables, copy.variables, strict=True):
+    assert np.array_equal(held(old), held(new)), old.path
+expected = model.predict(X, batch_size=8, verbose=0)
+assert np.array_equal(copy.predict(X, batch_size=8, verbose=0), expected)
+small = regraft.clone(model, dtype="bfloat16")
+wanted = [mean.astype(small.layers[0].moving_mean.numpy().dtype) for mean in means]
+assert np.array_equal(held(small.layers[0].moving_mean), wanted)
+print("replica by replica")
+"""
+
+
+@on_tensorflow
+def test_each_replica_of_a_clone_has_the_statistics_of_its_own():
+    assert "replica by replica" in in_a_process(STATISTICS)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="devices of torch")

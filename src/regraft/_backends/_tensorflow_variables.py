@@ -25,6 +25,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 def copy_variables(values: list[Any], walk: Any) -> list[Any]:
     """Copies variables that all lie on one device, or all under strategies."""
+    if walk.rules.device is None and all(map(is_spread, values)):
+        return [_copy_spread(value, walk) for value in values]
     pairs = zip(values, _read_all(values), strict=True)
     return [_copy_variable(value, data, walk) for value, data in pairs]
 
@@ -33,13 +35,25 @@ def _copy_variable(value: Any, data: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if is_spread(value) and walk.rules.device is None:
-        strategy = value.distribute_strategy
-        return walk.remember(value, created_in(strategy, value, data))
     new = walk.remember(value, _variable_like(value))
     if data is not None:
         assign_variable_op(new.handle, deep_copy(data))
     return new
+
+
+def _copy_spread(value: Any, walk: Any) -> Any:
+    """Copies a variable under its strategy, replica by replica.
+
+    They may differ: each counts its own rows for a metric, which are added up only
+    when it is read, and has its own statistics of them.
+    """
+    known = walk.known(value)
+    if known is not None:
+        return known
+    parts = [_read(replica) for replica in replicas(value)]
+    if any(part is None for part in parts):  # No strategy could spread it.
+        return walk.remember(value, _variable_like(value))
+    return walk.remember(value, spread_like(value, parts))
 
 
 def copy_into(strategy: Any, value: Any, walk: Any) -> Any:
@@ -118,7 +132,15 @@ def is_spread(value: Any) -> bool:
 
 def first_replica(value: Any) -> Any:
     """Returns a variable itself, or the first replica of one that is spread."""
-    return value.values[0] if is_spread(value) else value
+    return replicas(value)[0]
+
+
+def replicas(value: Any) -> tuple[Any, ...]:
+    """Returns the variables of which one that is spread consists.
+
+    A strategy that keeps all variables in one place has one of each.
+    """
+    return tuple(getattr(value, "values", (value,))) if is_spread(value) else (value,)
 
 
 def device_of(value: Any) -> Any:
@@ -131,12 +153,27 @@ def created_in(strategy: Any, value: Any, data: Any) -> Any:
         return tf.Variable(
             lambda: tf.raw_ops.DeepCopy(x=data),
             trainable=value.trainable,
-            dtype=value.dtype,
+            dtype=data.dtype,
             shape=value.shape,
             name=plain_name(value.name),
             synchronization=first_replica(value).synchronization,
             aggregation=first_replica(value).aggregation,
         )
+
+
+def spread_like(value: Any, parts: list[Any]) -> Any:
+    """Makes a variable under the strategy of another one.
+
+    Args:
+        value: The other variable.
+        parts: What each replica is to hold.
+    """
+    new = created_in(value.distribute_strategy, value, parts[0])
+    if len(parts) > 1:  # So far all of them hold the first one's.
+        for replica, data in zip(replicas(new), parts, strict=True):
+            with tf.device(replica.device):
+                assign_variable_op(replica.handle, deep_copy(data))
+    return new
 
 
 def _variable_like(value: Any) -> Any:

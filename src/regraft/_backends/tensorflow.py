@@ -6,7 +6,7 @@ import abc
 import itertools
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,9 +33,10 @@ from ._tensorflow_variables import (
     copy_into,
     copy_variables,
     device_of,
-    first_replica,
     is_spread,
     plain_name,
+    replicas,
+    spread_like,
 )
 
 _EagerTensor = ops.EagerTensor
@@ -90,16 +91,18 @@ def copy_values(
 
 def cast_value(value: Any, dtype: str) -> Any:
     """Returns another variable, on the same device or under the same strategy."""
-    whole, data = first_replica(value), value.read_value()
-    scope = value.distribute_strategy.scope() if is_spread(value) else nullcontext()
-    with tf.init_scope(), scope, tf.device(device_of(value)):
-        return tf.Variable(
-            lambda: tf.cast(data, dtype),
-            trainable=value.trainable,
-            name=plain_name(value.name),
-            synchronization=whole.synchronization,
-            aggregation=whole.aggregation,
-        )
+    with tf.init_scope():
+        if is_spread(value):
+            parts = [tf.cast(part.read_value(), dtype) for part in replicas(value)]
+            return spread_like(value, parts)
+        with tf.device(value.device):
+            return tf.Variable(
+                lambda: tf.cast(value.read_value(), dtype),
+                trainable=value.trainable,
+                name=plain_name(value.name),
+                synchronization=value.synchronization,
+                aggregation=value.aggregation,
+            )
 
 
 def devices() -> dict[str, Any]:
