@@ -155,6 +155,71 @@ def test_each_replica_of_a_clone_has_the_statistics_of_its_own():
     assert "replica by replica" in in_a_process(STATISTICS)
 
 
+IN_A_SCOPE = """
+model = trained()
+with strategy.scope():
+    first = regraft.clone(model)  # The first of all, of which others are made.
+copy = regraft.clone(model)
+for new in (first, copy):
+    new.set_weights(model.get_weights())
+    for old, twin in zip(model.variables, new.variables, strict=True):
+        assert type(old.value) is type(twin.value)
+with strategy.scope():
+    mixed = regraft.clone(model, dtype="mixed_float16")
+    small = regraft.clone(model, dtype="bfloat16")
+    fresh = regraft.clone(model, compiled="fresh")
+    drawn = regraft.clone(model, weights="fresh")
+for new in (mixed, small, fresh, drawn):
+    for variable in [*new.variables, *new.optimizer.variables]:
+        assert type(variable.value) is type(model.variables[0].value), variable.path
+    new.fit(X, X[:, :1], verbose=0)
+assert not tf.distribute.has_strategy()
+print("plain")
+"""
+
+
+@on_tensorflow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_plain_model_stays_plain_in_the_scope_of_a_strategy(devices):
+    assert "plain" in in_a_process(IN_A_SCOPE, devices)
+
+
+ANEW = """
+with strategy.scope():
+    model = trained(metrics=["mae"])
+other = tf.distribute.MirroredStrategy(["CPU:1"])
+
+
+def clones():
+    yield regraft.clone(model, compiled="fresh")
+    yield regraft.clone(model, weights="fresh", seed=3)
+    yield regraft.clone(model, dtype="mixed_float16")
+
+
+with strategy.scope():
+    inside = list(clones())
+drawn = []
+for new in [*clones(), *inside]:
+    for variable in [*new.variables, *new.optimizer.variables]:
+        assert variable.value.distribute_strategy is strategy, variable.path
+    drawn.append(held(new.layers[0].kernel))
+    assert np.array_equal(*drawn[-1])
+    new.fit(X, X[:, :1], batch_size=8, verbose=0)
+assert np.array_equal(drawn[1], drawn[4])
+with other.scope():
+    elsewhere = regraft.clone(model, compiled="fresh")
+    gathered = regraft.clone(model, device="cpu:0")
+assert elsewhere.optimizer.variables[-1].value.distribute_strategy is strategy
+gathered.fit(X, X[:, :1], verbose=0)
+print("mirrored anew")
+"""
+
+
+@on_tensorflow
+def test_optimizers_start_anew_under_their_strategy():
+    assert "mirrored anew" in in_a_process(ANEW)
+
+
 @pytest.mark.skipif(BACKEND != "torch", reason="devices of torch")
 def test_a_tensor_stays_on_its_device():
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])

@@ -89,6 +89,12 @@ class Framework(Protocol):
     def fixed_global_rng(self) -> AbstractContextManager[None]:
         """A context in which random numbers that belong to no model repeat."""
 
+    def scope_of(self, strategy: Any) -> AbstractContextManager[None]:
+        """A context in which variables are made under a strategy, or under none.
+
+        Whatever scope is around it. Only TensorFlow has strategies.
+        """
+
     def gradients(self, model: Any, inputs: Any) -> list[Any]:
         """Differentiates a loss that any model has."""
 

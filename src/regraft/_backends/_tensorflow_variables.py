@@ -7,10 +7,13 @@ of the resource that comes out in the end, and the values of many are read in on
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.eager import context
 from tensorflow.python.eager.execute import execute
 from tensorflow.python.framework import ops
@@ -149,7 +152,7 @@ def device_of(value: Any) -> Any:
 
 def created_in(strategy: Any, value: Any, data: Any) -> Any:
     """Makes a variable like another in the scope of a strategy, with a value."""
-    with strategy.scope():
+    with scope_of(strategy):
         return tf.Variable(
             lambda: tf.raw_ops.DeepCopy(x=data),
             trainable=value.trainable,
@@ -159,6 +162,38 @@ def created_in(strategy: Any, value: Any, data: Any) -> Any:
             synchronization=first_replica(value).synchronization,
             aggregation=first_replica(value).aggregation,
         )
+
+
+@contextmanager
+def scope_of(strategy: Any) -> Iterator[None]:
+    """Enters the scope of a strategy, out of that of any other one.
+
+    Args:
+        strategy: The strategy. None, or the one that TensorFlow says is there where
+            there is none, to be in no scope.
+    """
+    with tf.init_scope():
+        graph, none = ops.get_default_graph(), no_strategy()
+        before = graph._distribution_strategy_stack, graph._variable_creator_stack
+        leaves = tf.distribute.get_strategy() not in (strategy, none)
+        try:
+            if leaves:  # TensorFlow has no way out: it refuses to enter another one.
+                graph._distribution_strategy_stack = []
+                graph._variable_creator_stack = []
+            if strategy in (None, none):
+                yield
+            else:
+                with strategy.scope():
+                    yield
+        finally:
+            if leaves:
+                graph._distribution_strategy_stack = before[0]
+                graph._variable_creator_stack = before[1]
+
+
+def no_strategy() -> Any:
+    """Returns what TensorFlow says is the strategy where there is none."""
+    return distribute_lib._get_default_strategy()
 
 
 def spread_like(value: Any, parts: list[Any]) -> Any:
@@ -215,8 +250,11 @@ _DESCRIPTION = (
 
 @lru_cache
 def _plain_variable() -> dict[str, Any]:
-    """Returns all that TensorFlow writes on a new variable, but for its handle."""
-    return {**vars(tf.Variable(0.0)), "_handle": None}
+    """Returns all that TensorFlow writes on a new variable, but for its handle.
+
+    `tf.Variable(...)` would make one of another class in the scope of a strategy.
+    """
+    return {**vars(ResourceVariable(0.0)), "_handle": None}
 
 
 def plain_name(name: str) -> str:

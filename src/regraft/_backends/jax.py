@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -255,6 +255,11 @@ def finish(values: list[Any]) -> None:
 def fixed_global_rng() -> Iterator[None]:
     """Nothing to do: JAX has no global random state."""
     yield
+
+
+def scope_of(strategy: Any) -> AbstractContextManager[None]:
+    """Nothing to do: there are no strategies."""
+    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:

@@ -34,8 +34,10 @@ from ._tensorflow_variables import (
     copy_variables,
     device_of,
     is_spread,
+    no_strategy,
     plain_name,
     replicas,
+    scope_of,
     spread_like,
 )
 
@@ -80,7 +82,7 @@ def copy_values(
     """Makes variables of the same kind, on the same devices, in the same scopes."""
     copies = []
     place = walk.rules.device
-    with tf.init_scope():
+    with scope_of(None):
         if isinstance(place, tf.distribute.Strategy):
             return [copy_into(place, value, walk) for value in values]
         for device, group in itertools.groupby(values, key=device_of):
@@ -91,7 +93,7 @@ def copy_values(
 
 def cast_value(value: Any, dtype: str) -> Any:
     """Returns another variable, on the same device or under the same strategy."""
-    with tf.init_scope():
+    with scope_of(None):
         if is_spread(value):
             parts = [tf.cast(part.read_value(), dtype) for part in replicas(value)]
             return spread_like(value, parts)
@@ -136,7 +138,7 @@ def _copy_strategy(strategy: Any, walk: Any) -> Any:
     if place is None:
         return strategy
     spread = isinstance(place, tf.distribute.Strategy)
-    return place if spread else tf.distribute.get_strategy()
+    return place if spread else no_strategy()
 
 
 def _copy_tensor(value: Any, walk: Any) -> Any:

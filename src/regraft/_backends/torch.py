@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -330,6 +330,11 @@ def fixed_global_rng() -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
+
+
+def scope_of(strategy: Any) -> AbstractContextManager[None]:
+    """Nothing to do: there are no strategies."""
+    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:
