@@ -134,9 +134,8 @@ def clone(
                 _fresh.redraw(walk, seed)
             elif seed is not None:
                 _fresh.reseed_streams(walk, _fresh.Seeds(seed))
-            if (
-                compiled == "fresh"
-            ):  # After the weights: some slots start as their copies.
+            # After the weights: some slots start as their copies.
+            if compiled == "fresh":
                 _reset_training(walk)
             if name is not None or prefix:
                 rename(walk, new, name=name, prefix=prefix)

@@ -89,6 +89,12 @@ class Framework(Protocol):
     def fixed_global_rng(self) -> AbstractContextManager[None]:
         """A context in which random numbers that belong to no model repeat."""
 
+    def replicas(self, value: Any) -> tuple[Any, ...]:
+        """Returns the parts of a value that has one for each replica, or the value."""
+
+    def whole(self, value: Any) -> Any:
+        """Returns what the replicas of a value amount to together, or the value."""
+
     def scope_of(self, strategy: Any) -> AbstractContextManager[None]:
         """A context in which variables are made under a strategy, or under none.
 

@@ -249,9 +249,9 @@ def contents(obj: Any) -> Any:
         keys, entries = (side.numpy().tolist() for side in obj.export())
         found = sorted(map(str, zip(keys, entries, strict=True)))
         return [type(obj), obj._default_value.numpy(), found]
-    if isinstance(obj, tf.Variable) and not is_spread(obj):
+    if isinstance(obj, tf.Variable):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
-        return [type(obj), how, obj.numpy()]
+        return [type(obj), how, *(replica.numpy() for replica in replicas(obj))]
     if isinstance(obj, _Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]
@@ -298,9 +298,14 @@ def is_concrete(value: Any) -> bool:
 
 
 def placement(value: Any) -> str:
-    """Returns the variable's device, and its class where it is distributed."""
-    device = str(getattr(value, "device", "?"))
-    return f"{type(value).__name__} on {device}" if is_spread(value) else device
+    """Returns the variable's devices, and its class where it is distributed."""
+    places = ", ".join(str(getattr(part, "device", "?")) for part in replicas(value))
+    return f"{type(value).__name__} on {places}" if is_spread(value) else places
+
+
+def whole(value: Any) -> Any:
+    """Returns what a variable says: of one that is spread, a sum, a mean, or one."""
+    return value.read_value() if is_spread(value) else value
 
 
 def list_like(other: list[Any], items: list[Any]) -> list[Any]:

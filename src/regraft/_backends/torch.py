@@ -332,6 +332,16 @@ def fixed_global_rng() -> Iterator[None]:
         yield
 
 
+def replicas(value: Any) -> tuple[Any, ...]:
+    """Returns the value: a variable has one for all devices."""
+    return (value,)
+
+
+def whole(value: Any) -> Any:
+    """Returns the value, of which there are no replicas."""
+    return value
+
+
 def scope_of(strategy: Any) -> AbstractContextManager[None]:
     """Nothing to do: there are no strategies."""
     return nullcontext()
