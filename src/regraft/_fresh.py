@@ -13,10 +13,10 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from . import _keras
+from . import _backends, _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of
 from ._identity import address
@@ -221,6 +221,8 @@ def _seeded(seeds: Seeds) -> Iterator[None]:
     """
     is_seeded = seeds.seed is not None
     quiet = _keras.fixed_globals(seeds.next) if is_seeded else _keras.quiet_globals()
-    with quiet, warnings.catch_warnings():
+    backend = _backends.active()
+    drawn = backend.fixed_global_rng(seeds.next()) if is_seeded else nullcontext()
+    with quiet, drawn, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

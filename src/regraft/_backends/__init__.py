@@ -86,7 +86,7 @@ class Framework(Protocol):
     def placement(self, value: Any) -> str:
         """Describes where a value lies: its device or its sharding."""
 
-    def fixed_global_rng(self) -> AbstractContextManager[None]:
+    def fixed_global_rng(self, seed: int = 0) -> AbstractContextManager[None]:
         """A context in which random numbers that belong to no model repeat."""
 
     def replicas(self, value: Any) -> tuple[Any, ...]:

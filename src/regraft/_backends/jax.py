@@ -252,7 +252,7 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Nothing to do: JAX has no global random state."""
     yield
 

@@ -333,11 +333,11 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Seeds the stream of `tf.random`, which Keras itself does not use."""
     state = vars(context.context())
     before = {name: state.pop(name, None) for name in ("_seed", "_rng")}
-    state["_seed"], state["_rng"] = 0, random.Random(0)
+    state["_seed"], state["_rng"] = seed, random.Random(seed)
     fresh = state["_rng"].getstate()
     try:
         yield

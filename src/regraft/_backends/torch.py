@@ -325,10 +325,10 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Seeds torch's generator, from which unseeded layers draw, and restores it."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         yield
 
 
