@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras import layers, ops
+from keras import layers, ops, optimizers
 
 import regraft as rg
 
@@ -479,3 +479,46 @@ def test_variables_under_a_strategy_stay_under_it():
     kernel = new.get_layer("head").kernel
     assert kernel.value.distribute_strategy is strategy
     assert kernel.dtype == "bfloat16"
+
+
+class TwoOptimizers(keras.Model):
+    """Trains its parts with optimizers of its own, as a GAN does."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = layers.Dense(3), layers.Dense(2)
+        self.first, self.rest = optimizers.Adam(), [optimizers.SGD(momentum=0.9)]
+
+    def call(self, inputs):
+        return self.head(self.hidden(inputs))
+
+
+def test_optimizers_that_a_model_holds_follow():
+    model = TwoOptimizers()
+    model(X)
+    parts = [(model.first, model.hidden), (model.rest[0], model.head)]
+    for optimizer, layer in parts:
+        optimizer.build(layer.trainable_variables)
+    new = rg.clone(model, dtype="bfloat16")
+    for optimizer, layer in [(new.first, new.hidden), (new.rest[0], new.head)]:
+        slots = [v for v in optimizer.variables if v.ndim]
+        assert slots
+        assert {v.dtype for v in slots} == {"bfloat16"}
+        ones = [ops.ones(v.shape, v.dtype) for v in layer.trainable_variables]
+        optimizer.apply(ones, layer.trainable_variables)
+    assert {v.dtype for v in model.first.variables if v.ndim} == {"float32"}
+
+
+def test_optimizers_of_an_optimizer_follow():
+    by_name = optimizers.OptimizerMap(
+        optimizers.Adam(), {".*bias": optimizers.SGD(momentum=0.9)}
+    )
+    model = mlp()
+    model.compile(optimizers.MultiOptimizer(by_name), "mse")
+    y = np.ones(model(X).shape, "float32")
+    model.train_on_batch(X, y)
+    new = rg.clone(model, dtype="bfloat16")
+    slots = [v for v in new.optimizer.variables if v.ndim]
+    assert slots
+    assert {v.dtype for v in slots} == {"bfloat16"}
+    new.train_on_batch(X, y)

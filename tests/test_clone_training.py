@@ -501,3 +501,37 @@ def test_copies_of_optimizers_with_keys_are_the_same(kind, steps):
     for _ in range(steps):
         model.train_on_batch(X, Y)
     assert regraft.verify(model, regraft.clone(model)).same
+
+
+def draws_from_the_backend(shape, dtype=None):
+    """An initializer that draws from the stream that all share, not from Keras's."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.random.normal(shape)
+    if BACKEND == "torch":
+        import torch
+
+        return torch.randn(*shape)
+    return keras.random.normal(shape)
+
+
+def draw():
+    return keras.ops.convert_to_numpy(draws_from_the_backend((4,)))
+
+
+def test_a_seed_is_for_what_the_backend_draws_as_well():
+    dense = layers.Dense(3, kernel_initializer=draws_from_the_backend)
+    model = keras.Sequential([keras.Input((4,)), dense])
+    keras.utils.set_random_seed(11)
+    expected = [draw(), draw()]
+    keras.utils.set_random_seed(11)
+    found = [draw()]
+    drawn = [
+        regraft.clone(model, weights="fresh", seed=seed).get_weights()[0]
+        for seed in (3, 3, 4)
+    ]
+    found.append(draw())
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+    np.testing.assert_array_equal(found, expected)

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
-from . import _fresh, _keras, _precision, _reshape, _shared_code
+from . import _backends, _fresh, _keras, _precision, _reshape, _shared_code
 from ._arguments import check, check_place
 from ._errors import CopyError, explain
 from ._follow import Follow
@@ -128,16 +128,19 @@ def clone(
         _share_weights(walk)
     new = walk.run()
     try:
-        if weights == "fresh":
-            _fresh.redraw(walk, seed)
-        elif seed is not None:
-            _fresh.reseed_streams(walk, _fresh.Seeds(seed))
-        if compiled == "fresh":  # After the weights: some slots start as their copies.
-            _reset_training(walk)
-        if name is not None or prefix:
-            rename(walk, new, name=name, prefix=prefix)
-        if leaves is not None or policies is not None:
-            _change(walk, new, leaves, policies, shares=weights == "share")
+        # Every part has a strategy of its own, or none, whatever scope this is.
+        with _backends.active().scope_of(None):
+            if weights == "fresh":
+                _fresh.redraw(walk, seed)
+            elif seed is not None:
+                _fresh.reseed_streams(walk, _fresh.Seeds(seed))
+            # After the weights: some slots start as their copies.
+            if compiled == "fresh":
+                _reset_training(walk)
+            if name is not None or prefix:
+                rename(walk, new, name=name, prefix=prefix)
+            if leaves is not None or policies is not None:
+                _change(walk, new, leaves, policies, shares=weights == "share")
     except BaseException:
         walk.release()
         raise

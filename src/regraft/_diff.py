@@ -33,7 +33,14 @@ from ._identity import address
 from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes, is_model_state, mapping_behind
 from ._sharing import WITHOUT_IDENTITY, Sharing
-from ._values import NOTHING, Difference, compare_arrays, same_atom, to_numpy
+from ._values import (
+    NOTHING,
+    Difference,
+    compare_arrays,
+    named_values,
+    same_atom,
+    to_numpy,
+)
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
@@ -259,9 +266,12 @@ class Comparison:
         where, there = self._backend.placement(old), self._backend.placement(new)
         if where != there:
             yield Difference(path, where, there, "device or sharding")
-        values = to_numpy(left), to_numpy(right)
-        self.bytes += values[0].nbytes
-        yield from compare_arrays(*values, path)
+        values = [list(named_values(x, path)) for x in (left, right)]
+        if len(values[0]) != len(values[1]):  # Another strategy, or one of them none.
+            values = [[(path, to_numpy(x))] for x in (left, right)]
+        for (part, mine), (_, other) in zip(*values, strict=True):
+            self.bytes += mine.nbytes
+            yield from compare_arrays(mine, other, part)
 
     def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
         states = _keras.tensor_state(left), _keras.tensor_state(right)

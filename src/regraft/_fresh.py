@@ -13,12 +13,12 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
-from . import _keras
+from . import _backends, _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of
 from ._identity import address
@@ -241,9 +241,13 @@ def _seeded(seeds: Seeds) -> Iterator[None]:
 
     Without a seed Python's generator moves on, as when any layer is made.
     """
-    quiet = _keras.quiet_globals(draws=True)
-    if seeds.seed is not None:
-        quiet = _keras.fixed_globals(seeds.next)
-    with quiet, warnings.catch_warnings():
+    with ExitStack() as stack:
+        if seeds.seed is None:
+            stack.enter_context(_keras.quiet_globals(draws=True))
+        else:
+            stack.enter_context(_keras.fixed_globals(seeds.next))
+            backend = _backends.active()
+            stack.enter_context(backend.fixed_global_rng(seeds.next()))
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         yield

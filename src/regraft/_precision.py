@@ -290,7 +290,8 @@ def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
     wanted = {address(new): dtype for _, new, dtype in casts}
     before = {address(new): _dtype(new) for _, new, _ in casts}
     plan = [(new, dtype) for _, new, dtype in casts]
-    optimizers = _optimizers(walk)
+    # All of them: a model may hold several, and one may work with others.
+    optimizers = [new for _, new in walk.optimizers]
     for optimizer in optimizers:
         for slot, variable in _keras.variables_by_slot(optimizer):
             if (
@@ -312,23 +313,13 @@ def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
         _keras.rekey_optimizer(optimizer, zip(old, new, strict=True))
 
 
-def _optimizers(walk: Walk) -> list[Any]:
-    """Returns the optimizers that models of the copy train with.
-
-    TensorFlow remembers others, too: those that were dropped.
-    """
-    trainers = [op for _, op in walk.operations if isinstance(op, _keras.Trainer)]
-    found = [x for trainer in trainers for x in _keras.optimizers_of(trainer)]
-    return list({address(optimizer): optimizer for optimizer in found}.values())
-
-
 def _cast_variable(variable: Any, dtype: str) -> None:
     value = _keras.raw_value(variable)
     if value is None:  # It will be made in the dtype that it says.
         _keras.set_dtype(variable, dtype)
         return
-    before = _keras.to_numpy(value)
-    _check_cast(before, dtype, variable.path)
+    for part in _backends.active().replicas(value):
+        _check_cast(_keras.to_numpy(part), dtype, variable.path)
     new = _backends.active().cast_value(value, dtype)
     received = str(_keras.standardize(new.dtype))
     if received != dtype:

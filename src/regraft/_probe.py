@@ -18,7 +18,7 @@ from . import _backends, _keras
 from ._clone import clone_onto
 from ._diff import Comparison
 from ._errors import RegraftError, UsageError, UsageTypeError, explain
-from ._values import Difference, compare_arrays, same_atom, to_numpy
+from ._values import Difference, compare_arrays, named_values, same_atom, to_numpy
 from ._walk import Walk
 
 _BATCH, _LENGTH = 2, 6
@@ -157,7 +157,7 @@ def _call(model: Any, inputs: Any, training: bool) -> Answer:
             for i, loss in enumerate(probe.losses):
                 answer[f"loss {i}"] = loss
             for variable in probe.non_trainable_variables:
-                answer[f"state {variable.path}"] = to_numpy(variable)
+                answer.update(named_values(variable, f"state {variable.path}"))
         return answer
 
     return _attempt(ask, model, inputs)
@@ -193,7 +193,7 @@ def _step(probe: Any, inputs: Any) -> Answer:
             continue
         answer = {f"log {name}": np.asarray(value) for name, value in logs.items()}
         for variable in [*trial.variables, *_slots(trial)]:
-            answer[f"{len(answer)} {variable.path}"] = to_numpy(variable)
+            answer.update(named_values(variable, f"{len(answer)} {variable.path}"))
         break
     return answer
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _keras
+from . import _backends, _keras
 
 
 class _Nothing:
@@ -88,8 +88,20 @@ def exact(value: Any) -> Any:
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
     """Returns the exact value of a variable or tensor as an array."""
     if isinstance(value, _keras.Variable):
-        value = _keras.raw_value(value)
+        value = _backends.active().whole(_keras.raw_value(value))
     return _keras.to_numpy(value)
+
+
+def named_values(
+    variable: Any, name: str
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yields the exact value of a variable with a name; of each replica, if it has any.
+
+    They need not agree, and what a variable says is their sum, or one of them.
+    """
+    parts = _backends.active().replicas(_keras.raw_value(variable))
+    for i, part in enumerate(parts):
+        yield f"{name}.<replica {i}>" if len(parts) > 1 else name, to_numpy(part)
 
 
 def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:

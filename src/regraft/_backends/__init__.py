@@ -86,8 +86,20 @@ class Framework(Protocol):
     def placement(self, value: Any) -> str:
         """Describes where a value lies: its device or its sharding."""
 
-    def fixed_global_rng(self) -> AbstractContextManager[None]:
+    def fixed_global_rng(self, seed: int = 0) -> AbstractContextManager[None]:
         """A context in which random numbers that belong to no model repeat."""
+
+    def replicas(self, value: Any) -> tuple[Any, ...]:
+        """Returns the parts of a value that has one for each replica, or the value."""
+
+    def whole(self, value: Any) -> Any:
+        """Returns what the replicas of a value amount to together, or the value."""
+
+    def scope_of(self, strategy: Any) -> AbstractContextManager[None]:
+        """A context in which variables are made under a strategy, or under none.
+
+        Whatever scope is around it. Only TensorFlow has strategies.
+        """
 
     def gradients(self, model: Any, inputs: Any) -> list[Any]:
         """Differentiates a loss that any model has."""

@@ -7,10 +7,13 @@ of the resource that comes out in the end, and the values of many are read in on
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.eager import context
 from tensorflow.python.eager.execute import execute
 from tensorflow.python.framework import ops
@@ -25,6 +28,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 def copy_variables(values: list[Any], walk: Any) -> list[Any]:
     """Copies variables that all lie on one device, or all under strategies."""
+    if walk.rules.device is None and all(map(is_spread, values)):
+        return [_copy_spread(value, walk) for value in values]
     pairs = zip(values, _read_all(values), strict=True)
     return [_copy_variable(value, data, walk) for value, data in pairs]
 
@@ -57,13 +62,25 @@ def _copy_variable(value: Any, data: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if is_spread(value) and walk.rules.device is None:
-        strategy = value.distribute_strategy
-        return walk.remember(value, created_in(strategy, value, data))
     new = walk.remember(value, _variable_like(value))
     if data is not None:
         assign_variable_op(new.handle, deep_copy(data))
     return new
+
+
+def _copy_spread(value: Any, walk: Any) -> Any:
+    """Copies a variable under its strategy, replica by replica.
+
+    They may differ: each counts its own rows for a metric, which are added up only
+    when it is read, and has its own statistics of them.
+    """
+    known = walk.known(value)
+    if known is not None:
+        return known
+    parts = [_read(replica) for replica in replicas(value)]
+    if any(part is None for part in parts):  # No strategy could spread it.
+        return walk.remember(value, _variable_like(value))
+    return walk.remember(value, spread_like(value, parts))
 
 
 def copy_into(strategy: Any, value: Any, walk: Any) -> Any:
@@ -142,7 +159,15 @@ def is_spread(value: Any) -> bool:
 
 def first_replica(value: Any) -> Any:
     """Returns a variable itself, or the first replica of one that is spread."""
-    return value.values[0] if is_spread(value) else value
+    return replicas(value)[0]
+
+
+def replicas(value: Any) -> tuple[Any, ...]:
+    """Returns the variables of which one that is spread consists.
+
+    A strategy that keeps all variables in one place has one of each.
+    """
+    return tuple(getattr(value, "values", (value,))) if is_spread(value) else (value,)
 
 
 def device_of(value: Any) -> Any:
@@ -151,16 +176,63 @@ def device_of(value: Any) -> Any:
 
 def created_in(strategy: Any, value: Any, data: Any) -> Any:
     """Makes a variable like another in the scope of a strategy, with a value."""
-    with strategy.scope():
+    with scope_of(strategy):
         return tf.Variable(
             lambda: tf.raw_ops.DeepCopy(x=data),
             trainable=value.trainable,
-            dtype=value.dtype,
+            dtype=data.dtype,
             shape=value.shape,
             name=plain_name(value.name),
             synchronization=first_replica(value).synchronization,
             aggregation=first_replica(value).aggregation,
         )
+
+
+@contextmanager
+def scope_of(strategy: Any) -> Iterator[None]:
+    """Enters the scope of a strategy, out of that of any other one.
+
+    Args:
+        strategy: The strategy. None, or the one that TensorFlow says is there where
+            there is none, to be in no scope.
+    """
+    with tf.init_scope():
+        graph, none = ops.get_default_graph(), no_strategy()
+        before = graph._distribution_strategy_stack, graph._variable_creator_stack
+        leaves = tf.distribute.get_strategy() not in (strategy, none)
+        try:
+            if leaves:  # TensorFlow has no way out: it refuses to enter another one.
+                graph._distribution_strategy_stack = []
+                graph._variable_creator_stack = []
+            if strategy in (None, none):
+                yield
+            else:
+                with strategy.scope():
+                    yield
+        finally:
+            if leaves:
+                graph._distribution_strategy_stack = before[0]
+                graph._variable_creator_stack = before[1]
+
+
+def no_strategy() -> Any:
+    """Returns what TensorFlow says is the strategy where there is none."""
+    return distribute_lib._get_default_strategy()
+
+
+def spread_like(value: Any, parts: list[Any]) -> Any:
+    """Makes a variable under the strategy of another one.
+
+    Args:
+        value: The other variable.
+        parts: What each replica is to hold.
+    """
+    new = created_in(value.distribute_strategy, value, parts[0])
+    if len(parts) > 1:  # So far all of them hold the first one's.
+        for replica, data in zip(replicas(new), parts, strict=True):
+            with tf.device(replica.device):
+                assign_variable_op(replica.handle, deep_copy(data))
+    return new
 
 
 def _variable_like(value: Any) -> Any:
@@ -212,8 +284,11 @@ _SPREAD = frozenset(
 
 @lru_cache
 def _plain_variable() -> dict[str, Any]:
-    """Returns all that TensorFlow writes on a new variable, but for its handle."""
-    return {**vars(tf.Variable(0.0)), "_handle": None}
+    """Returns all that TensorFlow writes on a new variable, but for its handle.
+
+    `tf.Variable(...)` would make one of another class in the scope of a strategy.
+    """
+    return {**vars(ResourceVariable(0.0)), "_handle": None}
 
 
 def plain_name(name: str) -> str:

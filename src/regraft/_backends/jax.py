@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -300,9 +300,24 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Nothing to do: JAX has no global random state."""
     yield
+
+
+def replicas(value: Any) -> tuple[Any, ...]:
+    """Returns the value: a variable has one for all devices."""
+    return (value,)
+
+
+def whole(value: Any) -> Any:
+    """Returns the value, of which there are no replicas."""
+    return value
+
+
+def scope_of(strategy: Any) -> AbstractContextManager[None]:
+    """Nothing to do: there are no strategies."""
+    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:

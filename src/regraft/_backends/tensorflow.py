@@ -6,7 +6,7 @@ import abc
 import itertools
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -43,9 +43,12 @@ from ._tensorflow_variables import (
     copy_into,
     copy_variables,
     device_of,
-    first_replica,
     is_spread,
+    no_strategy,
     plain_name,
+    replicas,
+    scope_of,
+    spread_like,
 )
 
 _EagerTensor = ops.EagerTensor
@@ -92,7 +95,7 @@ def copy_values(
     """Makes variables of the same kind, on the same devices, in the same scopes."""
     copies = []
     place = walk.rules.device
-    with tf.init_scope():
+    with scope_of(None):
         if isinstance(place, tf.distribute.Strategy):
             return [copy_into(place, value, walk) for value in values]
         for device, group in itertools.groupby(values, key=device_of):
@@ -103,16 +106,18 @@ def copy_values(
 
 def cast_value(value: Any, dtype: str) -> Any:
     """Returns another variable, on the same device or under the same strategy."""
-    whole, data = first_replica(value), value.read_value()
-    scope = value.distribute_strategy.scope() if is_spread(value) else nullcontext()
-    with tf.init_scope(), scope, tf.device(device_of(value)):
-        return tf.Variable(
-            lambda: tf.cast(data, dtype),
-            trainable=value.trainable,
-            name=plain_name(value.name),
-            synchronization=whole.synchronization,
-            aggregation=whole.aggregation,
-        )
+    with scope_of(None):
+        if is_spread(value):
+            parts = [tf.cast(part.read_value(), dtype) for part in replicas(value)]
+            return spread_like(value, parts)
+        with tf.device(value.device):
+            return tf.Variable(
+                lambda: tf.cast(value.read_value(), dtype),
+                trainable=value.trainable,
+                name=plain_name(value.name),
+                synchronization=value.synchronization,
+                aggregation=value.aggregation,
+            )
 
 
 def devices() -> dict[str, Any]:
@@ -147,7 +152,7 @@ def _copy_strategy(strategy: Any, walk: Any) -> Any:
     if place is None:
         return strategy
     spread = isinstance(place, tf.distribute.Strategy)
-    return place if spread else tf.distribute.get_strategy()
+    return place if spread else no_strategy()
 
 
 def _copy_tensor(value: Any, walk: Any) -> Any:
@@ -235,9 +240,10 @@ def contents(obj: Any) -> Any:
         return [type(obj), resource_state(obj)]
     if isinstance(obj, tf.data.Dataset):
         return [type(obj), repr(obj)]
-    if isinstance(obj, tf.Variable) and not is_spread(obj):
+    if isinstance(obj, tf.Variable):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
-        return [type(obj), how, obj.numpy(), additions(obj)]
+        values = [replica.numpy() for replica in replicas(obj)]
+        return [type(obj), how, values, additions(obj)]
     if isinstance(obj, Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]
@@ -284,9 +290,14 @@ def is_concrete(value: Any) -> bool:
 
 
 def placement(value: Any) -> str:
-    """Returns the variable's device, and its class where it is distributed."""
-    device = str(getattr(value, "device", "?"))
-    return f"{type(value).__name__} on {device}" if is_spread(value) else device
+    """Returns the variable's devices, and its class where it is distributed."""
+    places = ", ".join(str(getattr(part, "device", "?")) for part in replicas(value))
+    return f"{type(value).__name__} on {places}" if is_spread(value) else places
+
+
+def whole(value: Any) -> Any:
+    """Returns what a variable says: of one that is spread, a sum, a mean, or one."""
+    return value.read_value() if is_spread(value) else value
 
 
 def list_like(other: list[Any], items: list[Any]) -> list[Any]:
@@ -314,11 +325,11 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Seeds the stream of `tf.random`, which Keras itself does not use."""
     state = vars(context.context())
     before = {name: state.pop(name, None) for name in ("_seed", "_rng")}
-    state["_seed"], state["_rng"] = 0, random.Random(0)
+    state["_seed"], state["_rng"] = seed, random.Random(seed)
     fresh = state["_rng"].getstate()
     try:
         yield

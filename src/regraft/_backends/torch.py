@@ -6,7 +6,7 @@ import abc
 import copy
 import types
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -374,11 +374,26 @@ def finish(values: list[Any]) -> None:
 
 
 @contextmanager
-def fixed_global_rng() -> Iterator[None]:
+def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Seeds torch's generator, from which unseeded layers draw, and restores it."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         yield
+
+
+def replicas(value: Any) -> tuple[Any, ...]:
+    """Returns the value: a variable has one for all devices."""
+    return (value,)
+
+
+def whole(value: Any) -> Any:
+    """Returns the value, of which there are no replicas."""
+    return value
+
+
+def scope_of(strategy: Any) -> AbstractContextManager[None]:
+    """Nothing to do: there are no strategies."""
+    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:

@@ -106,7 +106,7 @@ def _build(optimizers: list[Any], variables: list[Any]) -> None:
     around = _around(optimizers)
     for optimizer in optimizers:
         if address(optimizer) not in around:
-            optimizer.build(variables)
+            _keras.build_optimizer(optimizer, variables)
 
 
 def _around(optimizers: list[Any]) -> dict[int, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
+from .. import _backends
 from .._errors import CopyError, explain
 from .._identity import address
 from .classes import Variable
@@ -108,12 +110,23 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
         unbuild_optimizer(opt)
     for opt, variables, _ in was_built:
         if not opt.built:  # A wrapped optimizer is built by the one around it.
-            opt.build(variables)
+            build_optimizer(opt, variables)
     for opt, _, before in was_built:
         tracked = {address(v) for v in opt.variables}
         for name, variable in before.items():
             if vars(opt).get(name) is variable and address(variable) not in tracked:
                 raise _cannot_start_anew(opt, name)
+
+
+def build_optimizer(optimizer: Any, variables: list[Any]) -> None:
+    """Builds an optimizer under the strategy under which it was made, or under none."""
+    with _own_scope(optimizer):
+        optimizer.build(variables)
+
+
+def _own_scope(optimizer: Any) -> AbstractContextManager[None]:
+    strategy = vars(optimizer).get("_distribution_strategy")
+    return _backends.active().scope_of(strategy)
 
 
 def _cannot_start_anew(optimizer: Any, name: str) -> CopyError:
@@ -141,7 +154,7 @@ def _constructor_variables(optimizer: Any) -> list[tuple[Any, Any]]:
     if not held:
         return []
     try:
-        with quiet_globals():
+        with quiet_globals(), _own_scope(optimizer):
             other = type(optimizer).from_config(optimizer.get_config())
     except Exception:  # Whatever a user's constructor raises: it cannot be asked.
         return []
@@ -280,9 +293,10 @@ def scale_loss(trainer: Any) -> None:
     wants = config.get("auto_scale_loss", True) and inner is not None
     if not wants or isinstance(inner, LossScaleOptimizer):
         return
-    trainer.optimizer = LossScaleOptimizer(inner, name="loss_scale_optimizer")
+    with _own_scope(inner):
+        trainer.optimizer = LossScaleOptimizer(inner, name="loss_scale_optimizer")
     if inner.built:
-        trainer.optimizer.build(list(inner._trainable_variables))
+        build_optimizer(trainer.optimizer, list(inner._trainable_variables))
 
 
 def has_left_variables(optimizer: Any, new: Any) -> bool:
