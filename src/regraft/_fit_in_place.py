@@ -78,7 +78,7 @@ class FitInPlace:
         if not new.built or not new.weights:
             return new
         args, kwargs = _refit.detach(*now)
-        with _keras.quiet_globals(), warnings.catch_warnings():
+        with _keras.quiet_globals(draws=True), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._check_settled(old, new, before, now, where)
             trial = self._trial(new, args, kwargs)
