@@ -584,6 +584,16 @@ def test_an_object_that_answers_nothing_is_refused():
         regraft.clone(layer)
 
 
+def test_what_is_nested_too_deep_is_refused():
+    value = frozenset({MadeByPartial(1)})
+    for _ in range(3000):
+        value = frozenset({value})
+    with pytest.raises(regraft.CopyError) as caught:
+        copied(value)
+    assert "nested too deep" in str(caught.value)
+    assert "sys.setrecursionlimit" in str(caught.value)
+
+
 class Endless(dict):
     def __len__(self):
         raise RuntimeError

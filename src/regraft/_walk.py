@@ -16,6 +16,7 @@ Three kinds of work are put off on purpose:
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ from . import _backends, _functions, _keras
 from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
-from ._errors import OutOfMemoryError, explain
+from ._errors import CopyError, OutOfMemoryError, explain
 from ._identity import address, address_by_id, new_id
 from ._makers import Maker, choose_maker, is_simple, plain_parts
 from ._parts import is_model_state, path_between
@@ -94,6 +95,9 @@ class Walk(Agenda):
             for _, optimizer in self.optimizers:
                 _keras.reindex_optimizer(optimizer, self.variables)
             return new
+        except RecursionError as error:
+            self.release()
+            raise self._too_deep() from error
         except BaseException:
             self.release()
             raise
@@ -290,6 +294,21 @@ class Walk(Agenda):
             if self.backend.is_out_of_memory(error):
                 raise self._no_room(error) from error
             raise
+
+    def _too_deep(self) -> CopyError:
+        """What must be complete before its owner is made cannot wait for its turn."""
+        return CopyError(
+            explain(
+                "Something is nested too deep to be copied: an object that is made of "
+                "another one, as a frozenset is, or a class with a `__reduce__`.",
+                where=self.path_of(self.root),
+                expected=f"less than {sys.getrecursionlimit()} calls of Python inside "
+                "each other",
+                received="more of them",
+                fix="raise the limit with `sys.setrecursionlimit`, or share the object "
+                "between both models with `keep=`",
+            )
+        )
 
     def _no_room(self, error: Exception) -> OutOfMemoryError:
         sizes = [_keras.size_in_bytes(old) for old, _ in self.variables]
