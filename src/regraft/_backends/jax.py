@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,9 @@ from .._errors import CopyError, explain
 from .._makers.instances import fill_attributes
 from . import _jax_relayout
 from ._loss import total_loss
+from ._one_value import replicas as replicas
+from ._one_value import scope_of as scope_of
+from ._one_value import whole as whole
 
 _Array = xla_client.ArrayImpl
 
@@ -303,21 +306,6 @@ def finish(values: list[Any]) -> None:
 def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     """Nothing to do: JAX has no global random state."""
     yield
-
-
-def replicas(value: Any) -> tuple[Any, ...]:
-    """Returns the value: a variable has one for all devices."""
-    return (value,)
-
-
-def whole(value: Any) -> Any:
-    """Returns the value, of which there are no replicas."""
-    return value
-
-
-def scope_of(strategy: Any) -> AbstractContextManager[None]:
-    """Nothing to do: there are no strategies."""
-    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:

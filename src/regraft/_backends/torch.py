@@ -6,7 +6,7 @@ import abc
 import copy
 import types
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -18,6 +18,9 @@ from torch.nn.parameter import is_lazy
 from .._keras import to_numpy
 from .._makers.instances import fill_attributes, fill_slots, is_written_in_python
 from ._loss import total_loss
+from ._one_value import replicas as replicas
+from ._one_value import scope_of as scope_of
+from ._one_value import whole as whole
 
 
 @lru_cache
@@ -379,21 +382,6 @@ def fixed_global_rng(seed: int = 0) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
-
-
-def replicas(value: Any) -> tuple[Any, ...]:
-    """Returns the value: a variable has one for all devices."""
-    return (value,)
-
-
-def whole(value: Any) -> Any:
-    """Returns the value, of which there are no replicas."""
-    return value
-
-
-def scope_of(strategy: Any) -> AbstractContextManager[None]:
-    """Nothing to do: there are no strategies."""
-    return nullcontext()
 
 
 def gradients(model: Any, inputs: Any) -> list[Any]:
