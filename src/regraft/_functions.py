@@ -168,8 +168,12 @@ def holds_state(
 
 def _keeps_state(function: types.FunctionType, rebound: Set[int]) -> bool:
     """Tells whether a function keeps something between calls, perhaps on itself."""
-    # What decorators note of the function inside is no state.
-    if rebound_names(function.__code__) or function.__dict__.keys() - {"__wrapped__"}:
+    # What decorators note of the function inside is no state, nor what a library puts
+    # on functions of its modules.
+    own = function.__dict__.keys() - {"__wrapped__"}
+    if rebound_names(function.__code__) or (
+        own and "<locals>" in function.__qualname__
+    ):
         return True
     return bool(rebound) and any(
         address(cell) in rebound for cell in function.__closure__ or ()
