@@ -133,6 +133,14 @@ def test_a_name_that_nobody_knows_is_refused():
     assert "no module knows it as 'nowhere'" in refused(Reduced("nowhere"))
 
 
+class Names:
+    here = Reduced("Names.here")
+
+
+def test_a_name_of_a_global_stands_for_it():
+    assert copied(Names.here) is Names.here
+
+
 class Tokenizer:
     """Keeps in its state what it has learned, and starts with default settings."""
 

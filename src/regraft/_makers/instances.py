@@ -250,9 +250,15 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
 
 
 def _is_known_by(name: str, obj: Any) -> bool:
-    """Tells whether a module holds an object by a name."""
-    modules = [module for module in sys.modules.values() if module is not None]
-    return any(getattr(module, "__dict__", {}).get(name) is obj for module in modules)
+    """Tells whether a module, or a class in it, holds an object by a name."""
+    first, *rest = name.split(".")
+    for module in list(sys.modules.values()):
+        found = getattr(module, "__dict__", {}).get(first)
+        for part in rest:
+            found = getattr(found, part, None)
+        if found is obj:
+            return True
+    return False
 
 
 def is_written_in_python(kind: type) -> bool:
