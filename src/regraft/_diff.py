@@ -197,8 +197,8 @@ class Comparison:
             self.push(left.shape, right.shape, f"{path}.shape")
             self.push(str(left.dtype), str(right.dtype), f"{path}.dtype")
             self.push(left.tolist(), right.tolist(), path)
-        elif _is_array(left) and _is_array(right):
-            yield from compare_arrays(left, right, path)
+        elif (found := _differences_of_arrays(left, right, path)) is not None:
+            yield from found
             for name in ("weak_type", "flags.writeable"):  # Of JAX and of numpy.
                 self.push(_ask(left, name), _ask(right, name), f"{path}.{name}")
             if not _is_of_a_framework(kind):
@@ -377,15 +377,14 @@ def _holds_objects(obj: Any) -> bool:
     return isinstance(obj, np.ndarray) and obj.dtype.hasobject
 
 
-def _is_array(obj: Any) -> bool:
-    """Tells whether an object says what numbers it holds."""
-    if not hasattr(type(obj), "__array__"):
-        return False
+def _differences_of_arrays(left: Any, right: Any, path: str) -> Any:
+    """Returns in what numbers two objects differ; None if they do not say theirs."""
+    if not all(hasattr(type(side), "__array__") for side in (left, right)):
+        return None
     try:
-        to_numpy(obj)
+        return list(compare_arrays(left, right, path))
     except Exception:  # Whatever a class raises.
-        return False
-    return True
+        return None
 
 
 def _ask(array: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from . import _keras, _refit
@@ -195,11 +195,8 @@ class FitInPlace:
         for part in _keras.all_layers(layer):
             for variable in learned_variables(part):
                 raise _loses_data(part, variable, where)
-        try:
-            with _keras.no_traces(_keras.all_layers(fitted)):
-                fitted(*args, **kwargs)
-        except Exception:  # The call that the graph makes will raise it again.
-            return fitted
+        with suppress(Exception), _keras.no_traces(_keras.all_layers(fitted)):
+            fitted(*args, **kwargs)  # The graph's call will raise it again.
         return fitted
 
 
@@ -309,26 +306,29 @@ def _cannot_follow(layer: Any, other: Any, where: str) -> ShapeError:
 
 
 def _tied(layer: Any, other: Any, variable: Any, where: str) -> ShapeError:
-    return ShapeError(
-        explain(
-            "A variable that two layers share would have to change its shape.",
-            where=f"{where}: {variable.path}",
-            expected="an input shape for which the variable can stay as it is",
-            received=f"{type(layer).__name__} {layer.name!r} on another shape, tied "
-            f"to {type(other).__name__} {other.name!r}",
-            fix="keep this shape, or make the model again for the new one",
-        )
+    return _must_change(
+        "A variable that two layers share would have to change its shape.",
+        f"{where}: {variable.path}",
+        f"{type(layer).__name__} {layer.name!r} on another shape, tied to "
+        f"{type(other).__name__} {other.name!r}",
     )
 
 
 def _used_before(variable: Any, user: str, where: str) -> ShapeError:
+    return _must_change(
+        "A variable of a layer changes its shape after another call has used it.",
+        f"{where}: {variable.path}",
+        f"another shape, and a call in {user} that was made before the layer's own",
+    )
+
+
+def _must_change(what: str, where: str, received: str) -> ShapeError:
     return ShapeError(
         explain(
-            "A variable of a layer changes its shape after another call has used it.",
-            where=f"{where}: {variable.path}",
+            what,
+            where=where,
             expected="an input shape for which the variable can stay as it is",
-            received=f"another shape, and a call in {user} that was made before the "
-            "layer's own",
+            received=received,
             fix="keep this shape, or make the model again for the new one",
         )
     )

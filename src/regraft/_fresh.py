@@ -10,7 +10,6 @@ layer's own. Wiring, ties, names and everything else stay as they are.
 from __future__ import annotations
 
 import hashlib
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -152,9 +151,7 @@ def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> Non
 
 
 def _signature(variable: Any) -> tuple[Any, ...]:
-    # A variable without a name of its own is numbered: `variable_7`.
-    name = re.sub(r"_\d+$", "", variable.name)
-    return name, tuple(variable.shape), variable.dtype
+    return _keras.own_name(variable), _keras.kind_of(variable)
 
 
 def learned_variables(layer: Any) -> list[Any]:

@@ -34,6 +34,18 @@ def spare_values(walk: Walk, layers: Iterable[Any]) -> None:
             walk.remember(value, value)
 
 
+def on_same_variables(layer: Any, *, keep: Keep | None = None) -> Walk:
+    """Returns a walk that will copy a layer, but for its variables.
+
+    Args:
+        layer: The layer.
+        keep: Asked of each object: should the copy share it with the layer?
+    """
+    walk = Walk(layer, rules=SameVariables(), keep=keep)
+    spare_values(walk, [layer])
+    return walk
+
+
 def ghost_of(layer: Any, *, keep: Keep | None = None) -> tuple[Any, list[Any]]:
     """Returns a copy of a layer that can be built again, and all operations in it.
 
@@ -55,8 +67,7 @@ def ghost_with_parts(
         keep: Asked of each object: should the ghost share it with the layer?
         settled: The ids of layers whose copies keep their variables.
     """
-    walk = Walk(layer, rules=SameVariables(), keep=keep)
-    spare_values(walk, [layer])
+    walk = on_same_variables(layer, keep=keep)
     ghost = walk.run()
     for old, operation in walk.operations:
         if isinstance(operation, _keras.Layer) and address(old) not in settled:

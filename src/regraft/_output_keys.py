@@ -9,8 +9,7 @@ import keras
 
 from . import _keras, _refit
 from ._errors import UsageError, explain
-from ._ghosts import SameVariables, spare_values
-from ._walk import Walk
+from ._ghosts import on_same_variables
 
 
 def in_order(
@@ -53,8 +52,7 @@ def in_order(
 
 def _outputs_again(layer: Any, call: tuple[Any, dict[str, Any]]) -> Any:
     """Calls a copy of a layer; returns an empty list if that fails."""
-    walk = Walk(layer, rules=SameVariables())
-    spare_values(walk, [layer])
+    walk = on_same_variables(layer)
     args, kwargs = _refit.detach(*call)
     try:
         with _keras.quiet_globals(), warnings.catch_warnings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +40,7 @@ def _pair_by_name(
         if len(found) != len(variables):
             continue
         for variable, partner in zip(variables, found, strict=True):
-            fits = not same_shape or _kind(variable) == _kind(partner)
+            fits = not same_shape or _keras.kind_of(variable) == _keras.kind_of(partner)
             # Whole numbers that need a scale are no kernel.
             if fits and variable.dtype == partner.dtype:
                 partners.setdefault(address(variable), partner)
@@ -51,7 +50,7 @@ def _pair_by_position(
     olds: list[Any], news: list[Any], partners: dict[int, Any]
 ) -> None:
     """Pairs what is left of two layers whose variables are alike, one by one."""
-    if [_kind(v) for v in olds] != [_kind(v) for v in news]:
+    if [_keras.kind_of(v) for v in olds] != [_keras.kind_of(v) for v in news]:
         return
     taken = {address(partner) for partner in partners.values()}
     for variable, partner in zip(olds, news, strict=True):
@@ -62,10 +61,5 @@ def _pair_by_position(
 def _by_name(variables: list[Any]) -> dict[str, list[Any]]:
     found = defaultdict(list)
     for variable in variables:
-        # A variable without a name of its own is numbered: `variable_7`.
-        found[re.sub(r"_\d+$", "", variable.name)].append(variable)
+        found[_keras.own_name(variable)].append(variable)
     return found
-
-
-def _kind(variable: Any) -> tuple[Any, ...]:
-    return tuple(variable.shape), variable.dtype

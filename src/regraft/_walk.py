@@ -95,11 +95,10 @@ class Walk(Agenda):
             for _, optimizer in self.optimizers:
                 _keras.reindex_optimizer(optimizer, self.variables)
             return new
-        except RecursionError as error:
+        except BaseException as error:
             self.release()
-            raise self._too_deep() from error
-        except BaseException:
-            self.release()
+            if isinstance(error, RecursionError):
+                raise self._too_deep() from error
             raise
 
     def survey(self) -> Walk:
@@ -145,6 +144,10 @@ class Walk(Agenda):
         copies = state.copy()
         self.translate(copies)
         target.update(copies)
+
+    def copy_items_later(self, state: dict[str, Any], target: dict[str, Any]) -> None:
+        """Does that when the rest has been visited."""
+        self.later(lambda: self.copy_items(state, target))
 
     def translate(self, state: dict[str, Any]) -> None:
         """Puts the copy of each value in its place."""

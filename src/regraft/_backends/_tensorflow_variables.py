@@ -41,11 +41,11 @@ def copy_additions(value: Any, new: Any, walk: Any) -> None:
     """
     constraint = first_replica(value).constraint
     if constraint is not None:
-        for replica in new.values if is_spread(new) else [new]:
+        for replica in replicas(new):
             replica._constraint = walk.copy_of(constraint)
     added = additions(value)
     if added:
-        walk.later(lambda: walk.copy_items(added, vars(new)))
+        walk.copy_items_later(added, vars(new))
 
 
 def additions(value: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
-from .._makers.instances import fill_attributes
+from .._makers.instances import copy_by_attributes
 from . import _jax_relayout
 from ._loss import total_loss
 from ._one_value import replicas as replicas
@@ -51,7 +51,7 @@ def copiers() -> dict[type, Any]:
     return {
         jax.Array: _copy,
         type(jax.jit(len)): _copy_jitted,
-        _PlainTree: _copy_tree,
+        _PlainTree: copy_by_attributes,
     }
 
 
@@ -74,12 +74,6 @@ class _PlainTree(abc.ABC):  # noqa: B024
             and issubclass(kind, nnx.Pytree)
             and all(getattr(kind, n) is getattr(nnx.Pytree, n) for n in own)
         )
-
-
-def _copy_tree(tree: Any, walk: Any) -> Any:
-    new = object.__new__(type(tree))
-    walk.fill_later(fill_attributes, tree, new)
-    return new
 
 
 def copy_values(
@@ -210,7 +204,7 @@ def _copy_jitted(function: Any, walk: Any) -> Any:
     plain = vars(jax.jit(len))
     added = {name: x for name, x in vars(function).items() if name not in plain}
     if added:
-        walk.later(lambda: walk.copy_items(added, vars(jitted)))
+        walk.copy_items_later(added, vars(jitted))
     return jitted
 
 
@@ -223,10 +217,8 @@ def _jit_options(info: Any) -> dict[str, Any]:
         if not all(type(leaf) is UnspecifiedValue for leaf in leaves):
             treedef = getattr(info, f"{side}_treedef")
             options[side] = jax.tree_util.tree_unflatten(treedef, leaves)
-    for name in (
-        "device",
-        "backend",
-    ):  # JAX warns of them, also of those that are None.
+    for name in ("device", "backend"):
+        # JAX warns of them, also where they are None.
         if getattr(info, name) is not None:
             options[name] = getattr(info, name)
     return {

@@ -174,7 +174,7 @@ def _copy_tensor(value: Any, walk: Any) -> Any:
     is_text = value.dtype == tf.string
     new = tf.identity(value) if is_text else tf.raw_ops.DeepCopy(x=value)
     if added:  # A mask, say.
-        walk.later(lambda: walk.copy_items(added, vars(new)))
+        walk.copy_items_later(added, vars(new))
     return new
 
 
@@ -197,8 +197,7 @@ def _copy_proxy(wrapper: Any, walk: Any) -> Any:
     kind: Any = type(wrapper)
     new = kind.__new__(kind)
     data_structures.wrapt.ObjectProxy.__init__(new, walk.copy_of(wrapper.__wrapped__))
-    state, target = _own_attributes(wrapper), _own_attributes(new)
-    walk.later(lambda: walk.copy_items(state, target))
+    walk.copy_items_later(_own_attributes(wrapper), _own_attributes(new))
     return new
 
 

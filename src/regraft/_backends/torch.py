@@ -16,7 +16,7 @@ from torch.nn.modules.module import _WrappedHook
 from torch.nn.parameter import is_lazy
 
 from .._keras import to_numpy
-from .._makers.instances import fill_attributes, fill_slots, is_written_in_python
+from .._makers.instances import copy_by_attributes, fill_slots, is_written_in_python
 from ._loss import total_loss
 from ._one_value import replicas as replicas
 from ._one_value import scope_of as scope_of
@@ -43,7 +43,7 @@ def copiers() -> dict[type, Any]:
         torch.Generator: _copy_generator,
         _PlainModule: _copy_module,
         torch.jit.ScriptModule: _copy_script,
-        _WrappedHook: _copy_hook,
+        _WrappedHook: copy_by_attributes,  # A pickle has a part of them only.
     }
 
 
@@ -118,13 +118,6 @@ def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
     """Lists the copies of parameters once they have been made, mostly by variables."""
     for name, parameter in parameters.items():
         new[name] = None if parameter is None else _copied(parameter, walk)
-
-
-def _copy_hook(hook: Any, walk: Any) -> Any:
-    """Copies a hook by its attributes; a pickle has a part of them only."""
-    new = object.__new__(type(hook))
-    walk.fill_later(fill_attributes, hook, new)
-    return new
 
 
 def _copy_script(module: Any, walk: Any) -> Any:
@@ -230,7 +223,7 @@ def _copy(value: Any, walk: Any) -> Any:
     extra = getattr(value, "__dict__", None)
     walk.remember(value, new)
     if extra:
-        walk.later(lambda: walk.copy_items(extra, new.__dict__))
+        walk.copy_items_later(extra, new.__dict__)
     for name, hooks in _hooks(value).items() if new.requires_grad else ():
         setattr(new, name, walk.copy_of(hooks))
     walk.allocate(_fill, new, value)
@@ -242,7 +235,7 @@ def _copy_lazy(value: Any, walk: Any) -> Any:
     device = walk.rules.device or value.data.device
     new = type(value)(value.requires_grad, device, value.data.dtype)
     walk.remember(value, new)
-    walk.later(lambda: walk.copy_items(vars(value), vars(new)))
+    walk.copy_items_later(vars(value), vars(new))
     return new
 
 

@@ -244,7 +244,7 @@ def _in_order(where: str, given: list[Slot], ends: _Ends, wanted: _Ends) -> list
         by_name = dict(zip(ends.names, given, strict=True))
         if len(by_name) == len(given) and by_name.keys() == {*wanted.names}:
             return [by_name[name] for name in wanted.names]
-    elif _are_alike(ends.struct, wanted.struct):
+    elif _keras.same_structure(ends.struct, wanted.struct):
         return given
     raise UsageError(
         explain(
@@ -256,14 +256,6 @@ def _in_order(where: str, given: list[Slot], ends: _Ends, wanted: _Ends) -> list
             "pass `share_inputs=False` for models side by side",
         )
     )
-
-
-def _are_alike(one: Any, other: Any) -> bool:
-    try:
-        keras.tree.assert_same_structure(one, other)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _said(ends: _Ends) -> str:

@@ -332,9 +332,7 @@ def _pairings(
     one, other = _by_name(operation, wanted), _by_name(operation, given)
     if one is None or other is None or one.keys() != other.keys():
         return
-    try:
-        keras.tree.assert_same_structure(one, other)
-    except (ValueError, TypeError):
+    if not _keras.same_structure(one, other):
         return
     ours, theirs = keras.tree.flatten(one), keras.tree.flatten(other)
     if not _keras.is_commutative(operation) or len(ours) > MOST_PERMUTED:

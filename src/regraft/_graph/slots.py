@@ -35,9 +35,7 @@ def put(struct: Any, moved: Mapping[Slot, Any]) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Tells whether two structures hold equal slots and the same objects."""
-    try:
-        keras.tree.assert_same_structure(one, other)
-    except (ValueError, TypeError):
+    if not _keras.same_structure(one, other):
         return False
     pairs = zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True)
     return all(_same_leaf(a, b) for a, b in pairs)

@@ -16,7 +16,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 from .._identity import address
 from .classes import KerasTensor, Model, Sequential, Variable
 from .graph import history, inner_graph
-from .variables import raw_value
+from .variables import kind_of, raw_value
 
 # Losses that the last call added. A call that was traced leaves tensors of the
 # trace behind, which mean nothing outside of it.
@@ -127,8 +127,8 @@ def reuse_variables(layer: Any, variables: list[Any]) -> None:
 
     def add_or_reuse(*args: Any, **kwargs: Any) -> Any:
         made = add_weight(*args, **kwargs)
-        kind = _name_and_kind(made)
-        match = next((v for v in free if _name_and_kind(v) == kind), None)
+        wanted = made.name, kind_of(made)
+        match = next((v for v in free if (v.name, kind_of(v)) == wanted), None)
         if match is None:
             return made
         free[:] = [v for v in free if v is not match]
@@ -142,10 +142,6 @@ def reuse_variables(layer: Any, variables: list[Any]) -> None:
         return match
 
     vars(layer)["add_weight"] = add_or_reuse
-
-
-def _name_and_kind(variable: Any) -> tuple[Any, ...]:
-    return variable.name, tuple(variable.shape), variable.dtype
 
 
 def stop_reusing(layer: Any) -> None:
@@ -369,12 +365,16 @@ _HOW_IT_IS_MADE = frozenset(
 )
 
 
-def computes_like(layer: Any, kind: Any) -> bool:
-    """Tells whether a layer does what layers of a class do, and nothing else.
+def computes_like(layer: Any, *kinds: Any) -> bool:
+    """Tells whether a layer does what layers of one of these classes do, and no more.
 
     A class that inherits may do something else by its `call`, or by what that uses: a
     method, or a property in the place of a weight.
     """
+    return any(_computes_like(layer, kind) for kind in kinds)
+
+
+def _computes_like(layer: Any, kind: Any) -> bool:
     if not isinstance(layer, kind) or "call" in vars(layer):
         return False
     own = type(layer).__mro__[: type(layer).__mro__.index(kind)]

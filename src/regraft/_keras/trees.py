@@ -56,3 +56,12 @@ def map_leaves(function: Callable[[Any], Any], struct: Any) -> Any:
     if _is_leaf(struct):
         return function(struct)
     return keras.tree.map_structure(function, struct)
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Tells whether two structures differ in nothing but their leaves."""
+    try:
+        keras.tree.assert_same_structure(one, other)
+    except (TypeError, ValueError):
+        return False
+    return True

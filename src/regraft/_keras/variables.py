@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import keras
@@ -31,6 +32,16 @@ def set_raw_value(variable: Any, value: Any) -> None:
 def shape_of(variable: Any) -> tuple[int, ...]:
     """Returns a variable's shape, of which TensorFlow would make another object."""
     return tuple(vars(variable)["_shape"])
+
+
+def own_name(variable: Any) -> str:
+    """Returns the name that a variable was given; others are numbered: `variable_7`."""
+    return re.sub(r"_\d+$", "", variable.name)
+
+
+def kind_of(variable: Any) -> tuple[Any, ...]:
+    """Returns what the value of a variable is like."""
+    return tuple(variable.shape), variable.dtype
 
 
 def set_dtype(variable: Any, dtype: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from operator import is_
 from typing import Any
@@ -14,7 +13,7 @@ from .. import _functions
 from .._identity import address
 from .._parts import is_model_state
 from .base import Maker
-from .instances import fill_dict
+from .instances import fill_dict, names_around
 
 
 def _make_function(walk: Any, obj: Any) -> Any:
@@ -69,8 +68,7 @@ def _is_of_a_module(walk: Any, method: Any) -> bool:
     owner = method.__self__
     if address(owner) in walk.memo or is_model_state(owner):
         return False
-    module = sys.modules.get(getattr(type(owner), "__module__", None) or "")
-    known = vars(module).get(method.__name__) if module else None
+    known = names_around(owner).get(method.__name__)
     return type(known) is type(method) and bool(known == method)
 
 

@@ -106,8 +106,13 @@ def _make_lone_instance(walk: Any, obj: Any) -> Any:
 
 def _is_global(obj: Any) -> bool:
     """Tells whether the module of an object's class holds the object by a name."""
+    return address(obj) in map(address, names_around(obj).values())
+
+
+def names_around(obj: Any) -> dict[str, Any]:
+    """Returns what the module of an object's class holds by name."""
     module = sys.modules.get(getattr(type(obj), "__module__", None) or "")
-    return address(obj) in map(address, vars(module).values()) if module else False
+    return {} if module is None else vars(module)
 
 
 def _make_plain_instance(walk: Any, obj: Any) -> Any:
@@ -119,6 +124,13 @@ def _make_plain_instance(walk: Any, obj: Any) -> Any:
             new.__dict__ = state
         else:
             walk.fill_later(fill_attributes, obj, new)
+    return new
+
+
+def copy_by_attributes(obj: Any, walk: Any) -> Any:
+    """Copies what is nothing but its attributes, whatever its class says of pickles."""
+    new = object.__new__(type(obj))
+    walk.fill_later(fill_attributes, obj, new)
     return new
 
 

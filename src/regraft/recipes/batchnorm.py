@@ -78,7 +78,7 @@ def fold_batchnorm(model: Any) -> Any:
 def _may_fold(whole: Any, part: Any, before: Any, node: Any) -> bool:
     """Tells whether a normalization acts on all that a layer returns, and alone."""
     layer, norm = before.layer, node.layer
-    if not any(_keras.computes_like(layer, kind) for kind in _FOLDABLE):
+    if not _keras.computes_like(layer, *_FOLDABLE):
         return False
     if not _keras.computes_like(norm, keras.layers.BatchNormalization):
         return False

@@ -134,7 +134,7 @@ class _Change:
         layer = node.layer
         if self._axis is None:
             self._axis = _told_axis(layer, len(shape))
-        if _is_one_of(layer, _CONV) and layer.groups == 1:
+        if _keras.computes_like(layer, *_CONV) and layer.groups == 1:
             self._note(where, node)
             self._makers[id(layer)] = lambda: self._conv(layer, where, shape)
             return False
@@ -284,12 +284,8 @@ def _treats_alike(node: Node, shape: Any) -> bool:
     if not isinstance(layer, _keras.Layer):  # Some operations keep what they are given.
         rest += keras.tree.flatten(_keras.settings(layer))
     has_arrays = any(np.ndim(x) for x in rest if not isinstance(x, str))
-    is_known = _is_one_of(layer, _ALIKE) or passes_channels(layer)
+    is_known = _keras.computes_like(layer, *_ALIKE) or passes_channels(layer)
     return is_known and not has_arrays and not getattr(layer, "weights", ())
-
-
-def _is_one_of(layer: Any, kinds: tuple[type, ...]) -> bool:
-    return any(_keras.computes_like(layer, kind) for kind in kinds)
 
 
 def _starts(found: Any, names: Any) -> list[Ref]:
