@@ -19,6 +19,7 @@ import keras
 from . import _keras, _rebuild, _shape_checks
 from ._errors import PrecisionError, explain
 from ._identity import address
+from ._rows import check_rows, rows_before
 
 Shape = tuple[int | None, ...]
 Spec = tuple[Shape, str]
@@ -67,10 +68,12 @@ class Follow:
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")
+            rows = rows_before(self._model, self._old)
             for layer in _keras.all_layers(self._model):
                 graph = _keras.inner_graph(layer)
                 if graph is not None and address(graph) not in self._visited:
                     self._inside(layer, layer.name)
+            check_rows(self._model, rows)
 
     # --- graphs ----------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from . import _keras
 from ._atoms import ATOMS
 from ._ghosts import ghost_of
 from ._refit import weights
+from ._rows import ROWS, rows_in, traced_before, with_rows
 from ._shape_checks import (
     Arguments,
     Call,
@@ -95,49 +96,38 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     return is_renewed
 
 
-# A batch size that is no likely product of others.
-_ROWS = 7
-
-
 def _trace(call: Call) -> None:
-    """Runs the code of a layer that is not Keras's own, whatever shapes it claims.
+    """Runs the code of a layer, whatever shapes it claims.
 
     It must run, and must not let the batch swallow the change (`reshape(x, (-1, 64))`
     of a larger `x`). If it does not run on the old shape either, that says nothing.
+    Keras's own layers claim what is true, unless they are given arrays.
     """
     layer = call.operation
     sizes = [n for shape in call.shapes(call.now) for n in shape[1:]]
-    if _keras.is_keras_code(layer) or None in sizes:
+    if None in sizes or (_keras.is_keras_code(layer) and not call.takes_arrays):
         return
-    try:
-        before = _keras.trace_call(layer, *_with_rows(call.before))
-    except Exception:  # Whatever a layer raises that cannot be traced.
+
+    def trace(arguments: Arguments) -> list[Any]:
+        return _keras.trace_call(layer, *arguments)
+
+    before = traced_before(trace, call.before)
+    if before is None:
         return
+    given = with_rows(call.now)
     try:
-        now = _keras.trace_call(layer, *_with_rows(call.now))
+        now = trace(given)
     except Exception as error:
         raise cannot_follow(call, error) from error
     for old, new in zip(before, now, strict=False):
-        if old and new and old[0] == _ROWS != new[0]:
+        if old and new and old[0] == ROWS and new[0] != rows_in(given):
             raise refusal(
                 call,
-                f"of {_ROWS} rows it makes {new[0]}: a fixed shape in its code lets "
+                f"of {rows_in(given)} rows it makes {new[0]}: a fixed shape in its code lets "
                 "the batch make up for the change",
                 "let the code of the layer take sizes from `ops.shape(x)`, or -1 for "
                 "the axis that is to follow",
             )
-
-
-def _with_rows(arguments: Arguments) -> Arguments:
-    """Returns arguments whose tensors have a batch size, where it was open."""
-
-    def known(x: Any) -> Any:
-        if not isinstance(x, _keras.KerasTensor) or x.shape[:1] != (None,):
-            return x
-        return _keras.KerasTensor((_ROWS, *x.shape[1:]), dtype=x.dtype, name="rows")
-
-    found: Arguments = keras.tree.map_structure(known, arguments)
-    return found
 
 
 def _renew_states(call: Call) -> None:

@@ -92,7 +92,7 @@ def _detached(x: Any) -> Any:
 
 def weights(layer: Any) -> Counter[Any]:
     """Returns the names and shapes of a layer's weights, and how often each is."""
-    return Counter((v.name, tuple(v.shape)) for v in layer.weights)
+    return Counter((_keras.own_name(v), tuple(v.shape)) for v in layer.weights)
 
 
 def states(layer: Any) -> list[Any]:
@@ -113,7 +113,7 @@ def is_alike(ghost: Any, layer: Any) -> bool:
 
 def is_complete(ghost: Any, layer: Any) -> bool:
     """Tells whether `build()` made everything again, and nothing twice."""
-    names = [Counter(v.name for v in x.weights) for x in (ghost, layer)]
+    names = [Counter(map(_keras.own_name, x.weights)) for x in (ghost, layer)]
     parts = [len(_keras.all_layers(x)) for x in (ghost, layer)]
     return names[0] == names[1] and parts[0] == parts[1]
 

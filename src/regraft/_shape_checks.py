@@ -44,6 +44,12 @@ class Call:
         """Whether it is called with other shapes than before."""
         return self.shapes(self.before) != self.shapes(self.now)
 
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether there are arrays among what it is called with."""
+        found = [x for x in _keras.leaves(self.now) if hasattr(x, "shape")]
+        return len(found) > len(_keras.tensors_in(self.now))
+
     def shapes(self, arguments: Arguments) -> list[Shape]:
         """Returns the shapes of the tensors in arguments."""
         return [x.shape for x in _keras.tensors_in(arguments)]
@@ -68,7 +74,7 @@ def check(call: Call, before: list[Shape], now: list[Shape]) -> None:
     if _keras.is_reshape(call.operation):
         _check_reshape(call, old[0], before[0], new[0], now[0])
     if _keras.is_elementwise(call.operation):
-        _check_broadcast(call, old, new)
+        _check_broadcast(call, before[0], now[0])
     for axis, end in _keras.fixed_ends(call.operation, *call.before):
         if axis < min(len(old[0]), len(new[0])):
             size, now_size = old[0][axis], new[0][axis]
@@ -96,6 +102,11 @@ def _check_reshape(
             if size is None or becomes is None:
                 received = f"{_axes(new[taken])} cannot be reshaped to {makes[given]}"
             raise refusal(call, received, outputs=(made, makes))
+
+
+def folds_rows(given: Shape, made: Shape) -> bool:
+    """Tells whether a reshape may make other rows of a batch."""
+    return None in given and _groups(given, made) is None
 
 
 def _groups(old: Shape, new: Shape) -> list[tuple[slice, slice]] | None:
@@ -131,19 +142,38 @@ def _product(shape: Shape) -> int | None:
     return None if None in shape else math.prod(n for n in shape if n is not None)
 
 
-def _check_broadcast(call: Call, old: list[Shape], new: list[Shape]) -> None:
+def _check_broadcast(call: Call, made: Shape, makes: Shape) -> None:
     """Refuses that a tensor is repeated along an axis where it was not before."""
-    if len({len(shape) for shape in (*old, *new)}) != 1:
+    old, new = _sizes(call.before, made), _sizes(call.now, makes)
+    if old is None or new is None or len(made) != len(makes):
         return
-    pairs = zip(zip(*old, strict=True), zip(*new, strict=True), strict=True)
-    for axis, (before, now) in enumerate(pairs):
-        if len(set(before)) == 1 and before[0] != 1 and 1 in now and len(set(now)) > 1:
+    for axis, (before, now) in enumerate(zip(old, new, strict=True)):
+        # What was repeated before may be so again.
+        now = [size for was, size in zip(before, now, strict=True) if was != 1]
+        is_same = len({*before} - {1}) == 1
+        if is_same and 1 in now and len(set(now)) > 1:
             sizes = " and ".join(map(_size, now))
             raise refusal(
                 call,
                 f"sizes {sizes} along axis {axis}, where they were the same; one "
                 "tensor would be repeated",
             )
+
+
+def _sizes(arguments: Arguments, made: Shape) -> list[tuple[int | None, ...]] | None:
+    """Returns the sizes of all tensors and arrays along each axis of the output.
+
+    None if the output has other sizes: then it is not made element by element.
+    """
+    shapes = [tuple(x.shape) for x in _keras.leaves(arguments) if hasattr(x, "shape")]
+    if any(len(shape) > len(made) for shape in shapes):
+        return None
+    aligned = [(1,) * (len(made) - len(shape)) + shape for shape in shapes]
+    axes = list(zip(*aligned, strict=True))
+    for sizes, size in zip(axes, made, strict=True):
+        if size is not None and not {*sizes} <= {1, None, size}:
+            return None
+    return axes
 
 
 def _size(size: int | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -67,6 +67,7 @@ class Fitting:
                     fitted(*args, **kwargs)
                 _keras.forget_calls(fitted)
             _name_alike(layer, fitted)
+            _number_alike(layer, fitted)
             self._carry_over(layer.variables, fitted.variables)
             if shapes_of_states(layer) == shapes_of_states(fitted):
                 for old, new in zip(states(layer), states(fitted), strict=True):
@@ -77,24 +78,20 @@ class Fitting:
         """Gives a new layer the weights of the one whose place it has."""
         sources = old.variables
         self._carry_over(sources, new.variables)
-        for variable in new.variables:
-            for source in sources:
-                if source.name == variable.name:
-                    self.sources[address(variable)] = source
+        for source, variable in _by_name(sources, new.variables):
+            if source is not None:
+                self.sources[address(variable)] = source
 
     def _carry_over(self, olds: list[Any], news: list[Any]) -> None:
-        free = list(olds)
-        for new in news:
-            match = next((v for v in free if v.name == new.name), None)
-            if match is None:
-                continue
-            free = [v for v in free if v is not match]
-            if tuple(match.shape) == tuple(new.shape):
+        for old, new in _by_name(olds, news):
+            if old is None:
+                self.fates[address(new)] = "fresh"
+            elif tuple(old.shape) == tuple(new.shape):
                 # A copy: on JAX two variables would hold the one buffer.
-                new.assign(np.array(_keras.to_numpy(match)))
+                new.assign(np.array(_keras.to_numpy(old)))
                 self.fates[address(new)] = "copied"
-                continue
-            self._settle(match, new)
+            else:
+                self._settle(old, new)
 
     def _settle(self, old: Any, new: Any) -> None:
         if self._mismatch == "error":
@@ -139,6 +136,25 @@ class Fitting:
         )
 
 
+def _by_name(olds: list[Any], news: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yields each new variable, behind the old one of its name or None."""
+    free = list(olds)
+    for new in news:
+        name = _keras.own_name(new)
+        old = next((v for v in free if _keras.own_name(v) == name), None)
+        free = [v for v in free if v is not old]
+        yield old, new
+
+
+def _number_alike(old: Any, new: Any) -> None:
+    """Numbers variables without a name of their own as they were numbered."""
+    for variable, twin in _by_name(old.variables, new.variables):
+        if variable is not None:
+            _keras.set_number(twin, variable)
+    for layer in _keras.all_layers(new):
+        _keras.retrack(layer)
+
+
 def _name_alike(old: Any, new: Any) -> None:
     """Names the layers inside a layer that was made again as they were named."""
     pairs = list(
@@ -160,7 +176,9 @@ def equal_pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
         return []
     pairs, goes_on = [], False
     for a, b in zip(old.variables, new.variables, strict=True):
-        if a.name == b.name and tuple(a.shape) == tuple(b.shape):
+        if _keras.own_name(a) == _keras.own_name(b) and tuple(a.shape) == tuple(
+            b.shape
+        ):
             one, other = _keras.to_numpy(a), _keras.to_numpy(b)
             if np.array_equal(one, other):
                 pairs.append((a, b))

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .. import _keras
-from .._errors import UsageError, explain
+from .._errors import ShapeError, UsageError, explain
 from .calls import Call, Scope
 from .slots import Slot, put, slots_in
 from .table import Table, scopes
@@ -106,14 +107,18 @@ def _outputs(
     given = _keras.tensors_in((args, kwargs))
     if part.scope is not None and not _fit(given, part.scope):
         return _through(table, call, specs, verb, everywhere)
-    # Nothing is drawn for a trial, and what it assigns to variables is forgotten.
-    with _keras.no_memory(), _keras.quiet_globals(), warnings.catch_warnings():
+    with _keras.quiet_globals(draws=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return table, attempt(table, key, call, (args, kwargs), verb)
-        except UsageError:
+            # Nothing is drawn for a trial, and what it assigns is forgotten.
+            with _keras.no_memory():
+                return table, attempt(table, key, call, (args, kwargs), verb)
+        except (UsageError, ShapeError):
             raise
         except Exception as error:
+            # Its `build()` may make variables of values, which need memory.
+            with suppress(Exception):
+                return table, attempt(table, key, call, (args, kwargs), verb)
             tensors = list(specs.values())
             raise cannot_call(table, key, call, tensors, error, verb) from error
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from .. import _keras
+from .. import _keras, _shape_checks
 from .._errors import UsageError, explain
 from .._refit import holds, weights
 from .assemble import Assembly
@@ -69,7 +69,25 @@ def attempt(
         if wrong is not None and _was_right(table, call, arguments):
             where = f"{table[scope].name}/{table[key].name}"
             raise _cannot_run(where, edited, wrong, verb)
+    if verb == "inputs":
+        _check_meaning(table, scope, call, arguments, trial.outputs)
     return trial.outputs
+
+
+def _check_meaning(
+    table: Table, scope: int, call: Call, arguments: Arguments, outputs: list[Any]
+) -> None:
+    """Refuses what computes something else on another input, without a word."""
+    before = _arguments_before(table, call)
+    if before is None:
+        return
+    operation, where = table[call.part].operation, table[call.part].name
+    made = _shape_checks.Call(
+        operation, f"{table[scope].name}/{where}", before, arguments, sources=[]
+    )
+    if made.is_reshaped:
+        old = [x.shape for x in call.outputs]
+        _shape_checks.check(made, old, [x.shape for x in outputs])
 
 
 def _has_other_weights(made: Any, layer: Any) -> bool:

@@ -16,7 +16,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 from .._identity import address
 from .classes import KerasTensor, Model, Sequential, Variable
 from .graph import history, inner_graph
-from .variables import kind_of, raw_value
+from .variables import kind_of, own_name, raw_value
 
 # Losses that the last call added. A call that was traced leaves tensors of the
 # trace behind, which mean nothing outside of it.
@@ -110,7 +110,8 @@ def forget_variables(layer: Any) -> None:
         tracker.config[name][1].clear()
         tracker.stored_ids[name].clear()
     state = vars(layer)
-    state["built"] = False
+    if inner_graph(layer) is None:  # A graph stays; the layers in it are built again.
+        state["built"] = False
     if state.get("lora_enabled"):
         state["lora_enabled"] = False  # `build()` enables it again.
     if state.get("_input_spec") is not None:
@@ -127,8 +128,8 @@ def reuse_variables(layer: Any, variables: list[Any]) -> None:
 
     def add_or_reuse(*args: Any, **kwargs: Any) -> Any:
         made = add_weight(*args, **kwargs)
-        wanted = made.name, kind_of(made)
-        match = next((v for v in free if (v.name, kind_of(v)) == wanted), None)
+        wanted = own_name(made), kind_of(made)
+        match = next((v for v in free if (own_name(v), kind_of(v)) == wanted), None)
         if match is None:
             return made
         free[:] = [v for v in free if v is not match]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -185,11 +186,14 @@ def is_reshape(operation: Any) -> bool:
 
 
 def is_elementwise(operation: Any) -> bool:
-    """Tells whether an operation works on tensors element by element."""
-    merges = (Merge, numpy.Add, numpy.Subtract, numpy.Multiply, numpy.Divide)
-    apart = (keras.layers.Concatenate, keras.layers.Dot)
-    more = (numpy.Maximum, numpy.Minimum)
-    return isinstance(operation, (*merges, *more)) and not isinstance(operation, apart)
+    """Tells whether an operation may work on tensors element by element.
+
+    Keras calls the arguments of those that do `x1` and `x2`; some others, as well.
+    """
+    if isinstance(operation, keras.layers.Layer):
+        apart = (keras.layers.Concatenate, keras.layers.Dot)
+        return isinstance(operation, Merge) and not isinstance(operation, apart)
+    return {"x1", "x2"} <= inspect.signature(operation.call).parameters.keys()
 
 
 def fixed_ends(operation: Any, args: Any, kwargs: Any) -> list[tuple[int, int]]:

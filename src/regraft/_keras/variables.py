@@ -11,6 +11,7 @@ import numpy as np
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.random.seed_generator import make_default_seed
 from keras.src.utils.dtype_utils import dtype_size
+from keras.src.utils.naming import to_snake_case
 
 
 def raw_value(variable: Any) -> Any:
@@ -35,8 +36,14 @@ def shape_of(variable: Any) -> tuple[int, ...]:
 
 
 def own_name(variable: Any) -> str:
-    """Returns the name that a variable was given; others are numbered: `variable_7`."""
-    return re.sub(r"_\d+$", "", variable.name)
+    """Returns the name that a variable was given.
+
+    Keras numbers the others, over all models: `variable_7`. A layer that is built again
+    has others then.
+    """
+    automatic = to_snake_case(type(variable).__name__)
+    is_automatic = re.fullmatch(rf"{automatic}(_\d+)?", variable.name)
+    return automatic if is_automatic else str(variable.name)
 
 
 def kind_of(variable: Any) -> tuple[Any, ...]:
@@ -70,6 +77,14 @@ def variable_state(variable: Any) -> dict[str, Any]:
 def set_path(variable: Any, path: str) -> None:
     """Gives a variable another path."""
     vars(variable)["_path"] = path
+
+
+def set_number(variable: Any, other: Any) -> None:
+    """Gives a variable that Keras named by a number the number of another one."""
+    if variable.name != other.name and own_name(variable) == own_name(other):
+        place, slash, _ = variable.path.rpartition("/")
+        vars(variable)["_name"] = other.name
+        set_path(variable, f"{place}{slash}{other.name}")
 
 
 def reseed_initializer(initializer: Any, seed: int, *, also_fixed: bool) -> None:

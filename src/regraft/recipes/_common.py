@@ -187,8 +187,9 @@ def _by_order(variables: Sequence[Any]) -> dict[tuple[str, int], Any]:
     """Returns variables by name, those of one name counted."""
     found: dict[tuple[str, int], Any] = {}
     for variable in variables:
-        count = sum(name == variable.name for name, _ in found)
-        found[variable.name, count] = variable
+        mine = _keras.own_name(variable)
+        count = sum(name == mine for name, _ in found)
+        found[mine, count] = variable
     return found
 
 
