@@ -123,8 +123,8 @@ def _trace(call: Call) -> None:
         if old and new and old[0] == ROWS and new[0] != rows_in(given):
             raise refusal(
                 call,
-                f"of {rows_in(given)} rows it makes {new[0]}: a fixed shape in its code lets "
-                "the batch make up for the change",
+                f"of {rows_in(given)} rows it makes {new[0]}: a fixed shape in its "
+                "code lets the batch make up for the change",
                 "let the code of the layer take sizes from `ops.shape(x)`, or -1 for "
                 "the axis that is to follow",
             )

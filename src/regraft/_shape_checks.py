@@ -149,10 +149,10 @@ def _check_broadcast(call: Call, made: Shape, makes: Shape) -> None:
         return
     for axis, (before, now) in enumerate(zip(old, new, strict=True)):
         # What was repeated before may be so again.
-        now = [size for was, size in zip(before, now, strict=True) if was != 1]
+        mine = [size for was, size in zip(before, now, strict=True) if was != 1]
         is_same = len({*before} - {1}) == 1
-        if is_same and 1 in now and len(set(now)) > 1:
-            sizes = " and ".join(map(_size, now))
+        if is_same and 1 in mine and len(set(mine)) > 1:
+            sizes = " and ".join(map(_size, mine))
             raise refusal(
                 call,
                 f"sizes {sizes} along axis {axis}, where they were the same; one "
