@@ -515,3 +515,18 @@ def test_attribute_with_a_name_that_keras_uses_elsewhere_is_found(name):
     layer, other = Holder(1), Holder(1)
     vars(layer)[name], vars(other)[name] = 1, 2
     assert [d.path for d in regraft.diff(layer, other)] == [f"holder.{name}"]
+
+
+# --- functions whose code was written at run time -----------------------------
+
+
+def written(factor):
+    around = {"FACTOR": factor, "__name__": "nowhere"}
+    exec("def scale(x):\n    return x * FACTOR", around)
+    return around["scale"]
+
+
+def test_globals_of_written_code_are_compared():
+    one, same, other = (Holder(written(factor)) for factor in (2, 2, 3))
+    assert not list(regraft.diff(one, same))
+    assert any("FACTOR" in d.path for d in regraft.diff(one, other))

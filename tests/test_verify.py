@@ -507,3 +507,38 @@ def test_models_that_cannot_be_copied_are_not_called_the_same_unasked():
     assert "neither can be copied" in str(caught.value)
     assert "pass `inputs=False`" in str(caught.value)
     assert regraft.verify(one, two, inputs=False).same
+
+
+class Strict(layers.Layer):
+    """Is called with data alone."""
+
+    def __call__(self, data):
+        return super().__call__(data)
+
+    def call(self, data):
+        return data * 2
+
+
+def test_a_layer_that_cannot_be_told_that_it_is_trained():
+    layer = Strict()
+    x = np.ones((2, 3), "float32")
+    layer(x)
+    assert regraft.verify(layer, regraft.clone(layer), inputs=x).same
+
+
+class Symbolic(layers.Layer):
+    """Returns a symbolic tensor, whatever it is given."""
+
+    def __init__(self, tensor):
+        super().__init__()
+        self.tensor = tensor
+
+    def call(self, x):
+        return self.tensor
+
+
+def test_a_layer_that_returns_a_symbolic_tensor():
+    layer = Symbolic(keras.Input((3,)))
+    x = np.ones((2, 3), "float32")
+    layer(x)
+    assert regraft.verify(layer, regraft.clone(layer), inputs=x).same

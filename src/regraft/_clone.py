@@ -126,6 +126,8 @@ def clone(
     walk = Walk(model, rules=rules, keep=_keeper(_as_tuple(keep)))
     if weights == "share":
         _share_weights(walk)
+    if walk.keep is not None:
+        _share_parts_of_kept(walk, walk.keep)
     new = walk.run()
     try:
         # Every part has a strategy of its own, or none, whatever scope this is.
@@ -221,11 +223,36 @@ def _share_weights(walk: Walk) -> None:
     private = {address(generator.state) for generator, _ in seen.seed_generators}
     for owners in (seen.metrics, seen.optimizers):
         private |= {address(v) for owner, _ in owners for v in owner.variables}
-    for variable, _ in seen.variables:
-        if address(variable) not in private:
-            walk.remember(variable, variable)
-            value = _keras.raw_value(variable)
-            walk.remember(value, value)
+    weights = [v for v, _ in seen.variables if address(v) not in private]
+    _stand_for_themselves(walk, weights)
+
+
+def _share_parts_of_kept(walk: Walk, keep: Keep) -> None:
+    """Lets what a kept layer consists of stand for itself, however it is reached.
+
+    The optimizer and other layers hold its variables, too.
+    """
+    kept: list[Any] = []
+
+    def noting(obj: Any) -> bool:
+        is_kept = keep(obj)
+        if is_kept and isinstance(obj, _keras.Layer):
+            kept.append(obj)
+        return is_kept
+
+    Walk(walk.root, keep=noting).survey()
+    for layer in kept:
+        _stand_for_themselves(walk, layer.variables)
+        for part in _keras.all_layers(layer):
+            if part is not walk.root:
+                walk.remember(part, part)
+
+
+def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:
+    for variable in variables:
+        walk.remember(variable, variable)
+        value = _keras.raw_value(variable)
+        walk.remember(value, value)
 
 
 def _reset_training(walk: Walk) -> None:

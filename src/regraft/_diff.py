@@ -287,9 +287,15 @@ class Comparison:
     def _compare_functions(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
-        if left.__code__ != right.__code__ or left.__globals__ is not right.__globals__:
+        globals_read = [_functions.globals_of_exec(side) for side in (left, right)]
+        has_same_globals = left.__globals__ is right.__globals__
+        if left.__code__ != right.__code__ or not (
+            has_same_globals or None not in globals_read
+        ):
             yield Difference(path, left, right, "function")
             return
+        if not has_same_globals:
+            self.push(globals_read[0], globals_read[1], f"{path}.<globals>")
         for name in ("__name__", "__doc__"):
             self.push(getattr(left, name), getattr(right, name), f"{path}.{name}")
         self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")

@@ -48,5 +48,7 @@ def compare_producers(
     """Compares the calls that made two tensors, unless from outside the model."""
     mine, other = _keras.producer(left), _keras.producer(right)
     partner = None if mine is None else comparison.partner_of(mine)
-    if partner is not None and (other is None or address(other) != partner):
+    is_lost = _keras.is_input(mine) and other is None
+    is_other = partner is not None and address(other) != partner
+    if is_lost or is_other:
         yield Difference(f"{path}.<made by>", mine, other, "another call")

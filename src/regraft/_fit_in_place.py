@@ -185,7 +185,7 @@ class FitInPlace:
         self, layer: Any, args: Any, kwargs: dict[str, Any], where: str
     ) -> Any:
         """Makes a layer from its configuration that cannot be built again."""
-        fitted = _refit.from_config(layer)
+        fitted = _keras.made_again(layer)
         if fitted is None:
             return layer
         for other in self._shared(layer).values():

@@ -12,14 +12,14 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from . import _backends, _keras
 from ._errors import CopyError, explain
-from ._ghosts import ghost_of
+from ._ghosts import ghost_of, ghost_with_parts
 from ._identity import address
 from ._walk import Keep, Walk
 
@@ -68,6 +68,7 @@ def redraw(walk: Walk, seed: int | None) -> None:
         weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
         for layer in weighted:
             _redraw_layer(layer, drawn, walk.keep)
+        _redraw_inside(layers, drawn)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
@@ -103,6 +104,21 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
         if callable(initializer):
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
             drawn.add(address(variable))
+
+
+def _redraw_inside(layers: list[Any], drawn: set[int]) -> None:
+    """Asks the layers around those that cannot be made again alone, innermost first."""
+    owners = [(layer, _keras.all_layers(layer)) for layer in layers]
+    for owner, inside in sorted(owners, key=lambda pair: len(pair[1])):
+        if all(address(v) in drawn for x in inside for v in _keras.own_variables(x)):
+            continue
+        others = _keras.all_layers(_ghost_by_config(owner) or owner)
+        if [type(x) for x in others] != [type(x) for x in inside]:
+            continue
+        for part, other in zip(inside, others, strict=True):
+            own = [v for v in _keras.own_variables(part) if address(v) not in drawn]
+            if part is not other and not hasattr(part, "adapt"):
+                _move_values(_keras.own_variables(other), own, drawn)
 
 
 def _check_drawn(layer: Any, drawn: set[int]) -> None:
@@ -189,16 +205,21 @@ def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:
 
 
 def _ghost_by_build(layer: Any, keep: Keep | None) -> Any:
-    """Builds a copy of the layer that has forgotten its variables."""
+    """Builds a copy of the layer that has forgotten its variables.
+
+    Those of layers inside are forgotten, too, as most layers build them; unless it
+    cannot be built that way, as it reads them.
+    """
     shapes = _keras.build_shapes(layer)
     if shapes is None:
         return None
-    ghost, _ = ghost_of(layer, keep=keep)
-    try:
-        ghost.build(**shapes)
-    except Exception:  # Whatever a layer raises that cannot be built twice.
-        return None
-    return ghost
+    inside = {address(part) for part in _keras.all_layers(layer)} - {address(layer)}
+    for settled in ((), inside) if inside else ((),):
+        ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
+        with suppress(Exception):  # Whatever a layer raises that cannot be built twice.
+            ghost.build(**shapes)
+            return ghost
+    return None
 
 
 def _ghost_by_quantizing(layer: Any, keep: Keep | None) -> Any:
@@ -220,15 +241,12 @@ def _ghost_by_quantizing(layer: Any, keep: Keep | None) -> Any:
 
 def _ghost_by_config(layer: Any) -> Any:
     """Makes the layer again from its configuration, as Keras would."""
-    if not _keras.has_trusted_config(layer):
-        return None
-    try:
-        ghost = type(layer).from_config(layer.get_config())
-        shapes = _keras.build_shapes(layer)
-        if shapes is not None and not ghost.built:
+    ghost, shapes = _keras.made_again(layer), _keras.build_shapes(layer)
+    if ghost is not None and shapes is not None and not ghost.built:
+        try:
             ghost.build(**shapes)
-    except Exception:  # Whatever a user's constructor raises: this way is closed.
-        return None
+        except Exception:  # Whatever a layer raises that cannot be built for them.
+            return None
     return ghost
 
 

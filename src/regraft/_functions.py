@@ -111,6 +111,19 @@ def global_names(code: types.CodeType) -> tuple[str, ...]:
     return tuple(names)
 
 
+def globals_of_exec(function: types.FunctionType) -> dict[str, Any] | None:
+    """Returns the globals that a function reads; None if a module holds them.
+
+    Libraries that write code at run time give each function globals of its own.
+    """
+    around = function.__globals__
+    module = sys.modules.get(str(around.get("__name__")))
+    if module is not None and vars(module) is around:
+        return None
+    names = global_names(function.__code__)
+    return {name: around[name] for name in names if name in around}
+
+
 def holds_state(
     function: types.FunctionType,
     *,

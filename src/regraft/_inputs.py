@@ -172,7 +172,8 @@ def make(
     found = [_leaf(old, new, where) for old, new in zip(expected, given, strict=True)]
     fixed = [not isinstance(new, _keras.KerasTensor) for new in found]
     if not any(fixed):
-        return Inputs(keras.tree.pack_sequence_as(struct, found), found)
+        packed = keras.tree.pack_sequence_as(struct, found)
+        return Inputs(_in_order_of(struct, packed), found)  # torch sorts dicts.
     names = [f"input_wrapper_for_{_name(old)}" for old in expected]
     if all(fixed):
         carriers = [
@@ -181,7 +182,7 @@ def make(
             )
             for old, new, name in zip(expected, found, names, strict=True)
         ]
-        kept = keras.tree.pack_sequence_as(struct, carriers)
+        kept = _in_order_of(struct, keras.tree.pack_sequence_as(struct, carriers))
         names = [f"{name}_value" for name in names]
     else:
         first = next(new for new in found if isinstance(new, _keras.KerasTensor))

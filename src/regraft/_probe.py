@@ -145,15 +145,15 @@ def _is_constant(obj: Any) -> bool:
 
 def _call(model: Any, inputs: Any, training: bool) -> Answer:
     def ask(probe: Any, inputs: Any) -> Answer:
-        takes_training = isinstance(probe, _keras.Layer)
-        kwargs = {"training": training} if takes_training else {}
+        kwargs = {"training": training} if _keras.takes_training(probe) else {}
         outputs = probe(inputs, **kwargs)
         answer: Answer = {}
         for i, output in enumerate(keras.tree.flatten(outputs)):
-            answer[f"output {i}"] = output
+            is_symbolic = isinstance(output, _keras.KerasTensor)
+            answer[f"output {i}"] = repr(output) if is_symbolic else output
             mask = _keras.mask_of(output)
             answer[f"mask {i}"] = mask
-        if takes_training:
+        if isinstance(probe, _keras.Layer):
             for i, loss in enumerate(probe.losses):
                 answer[f"loss {i}"] = loss
             for variable in probe.non_trainable_variables:

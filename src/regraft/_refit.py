@@ -42,7 +42,7 @@ def refit(
                 return layer
             if is_complete(ghost, layer):
                 return ghost
-        return layer if keep_inside else from_config(layer) or layer
+        return layer if keep_inside else _keras.made_again(layer) or layer
 
 
 def _ghost(layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool) -> Any:
@@ -116,13 +116,3 @@ def is_complete(ghost: Any, layer: Any) -> bool:
     names = [Counter(map(_keras.own_name, x.weights)) for x in (ghost, layer)]
     parts = [len(_keras.all_layers(x)) for x in (ghost, layer)]
     return names[0] == names[1] and parts[0] == parts[1]
-
-
-def from_config(layer: Any) -> Any:
-    """Makes the layer again as its configuration says, or returns None."""
-    if not _keras.has_trusted_config(layer):
-        return None
-    try:
-        return type(layer).from_config(layer.get_config())
-    except Exception:  # Whatever a user's constructor raises: this way is closed.
-        return None

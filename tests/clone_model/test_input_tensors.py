@@ -223,3 +223,10 @@ def test_unbuilt_sequential_is_built():
     assert new.inputs[0] is x
     assert not model.built
     assert_same_network_after_build(model, new)
+
+
+def test_a_dict_of_inputs_keeps_its_order():
+    b, a = keras.Input((4,), name="b"), keras.Input((4,), name="a")
+    model = keras.Model({"b": b, "a": a}, layers.subtract([a, b]))
+    given = {name: keras.Input((4,), name=name) for name in ("a", "b")}
+    assert list(clone_model(model, input_tensors=given).input) == ["b", "a"]

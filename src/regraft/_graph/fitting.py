@@ -176,9 +176,8 @@ def equal_pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
         return []
     pairs, goes_on = [], False
     for a, b in zip(old.variables, new.variables, strict=True):
-        if _keras.own_name(a) == _keras.own_name(b) and tuple(a.shape) == tuple(
-            b.shape
-        ):
+        has_one_name = _keras.own_name(a) == _keras.own_name(b)
+        if has_one_name and tuple(a.shape) == tuple(b.shape):
             one, other = _keras.to_numpy(a), _keras.to_numpy(b)
             if np.array_equal(one, other):
                 pairs.append((a, b))

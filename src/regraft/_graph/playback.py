@@ -124,7 +124,9 @@ class Playback:
         copied, made = [], {}
         for call in self._table.scope_of(key).calls:
             if call.number in clean:
-                copied.append(memo[address(call.node)])
+                # An input may say by now that another layer made it.
+                outputs_of = (memo[address(x)] for x in call.node.outputs)
+                copied += [_keras.producer(x) for x in outputs_of]
             else:
                 made[call.part] = self._assembly.operation(call.part)
         _naming.name_apart(outputs, made, copied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -68,6 +69,14 @@ def call_arguments(node: Any) -> tuple[Any, dict[str, Any]]:
 def argument_tensors(node: Any) -> list[Any]:
     """Returns the symbolic tensors that a node's operation was called with."""
     return tensors_in(call_arguments(node))
+
+
+def takes_training(layer: Any) -> bool:
+    """Tells whether a layer may be told, when it is called, that it is trained."""
+    if not isinstance(layer, Layer):
+        return False
+    parameters = inspect.signature(type(layer).__call__).parameters.values()
+    return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def call_order(graph: Any) -> list[Any]:

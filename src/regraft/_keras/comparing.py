@@ -41,7 +41,7 @@ _CHECKPOINT_REFERENCES = frozenset(
 def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
     """Removes attributes that say nothing about what a model is or does."""
     if isinstance(obj, Operation):
-        for name in (*NODE_LISTS, *LOSS_LISTS, *RUNTIME_STATE):
+        for name in (*NODE_LISTS, *LOSS_LISTS, "_loss_ids", *RUNTIME_STATE):
             state.pop(name, None)
         if is_graph(obj):
             state.pop("_nodes", None)

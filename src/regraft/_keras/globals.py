@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,19 +15,23 @@ from keras.src.backend.common import global_state
 class quiet_globals:
     """A context in which Keras's name counters and global RNG stay unchanged.
 
-    Keras seeds its global generator, when it first needs one, from Python's.
+    Keras seeds its global generator, when it first needs one, from Python's. That is
+    one for all threads, which therefore wait for each other: what one of them found is
+    not to be what another one has seeded.
 
     Args:
         draws: Whether Python's generator moves on, as it does whenever layers are made
             that draw their weights from it.
     """
 
+    _TURN = threading.RLock()
     _NAMES = ("object_name_uids", "global_seed_generator", "autoname_prefix")
 
     def __init__(self, *, draws: bool = False) -> None:
         self._draws = draws
 
     def __enter__(self) -> quiet_globals:
+        self._TURN.acquire()
         self._saved = {n: global_state.get_global_attribute(n) for n in self._NAMES}
         self._random = random.getstate()
         counters = self._saved["object_name_uids"]
@@ -40,6 +45,7 @@ class quiet_globals:
             random.setstate(self._random)
         for name, value in self._saved.items():
             global_state.set_global_attribute(name, value)
+        self._TURN.release()
 
 
 class fixed_globals(quiet_globals):

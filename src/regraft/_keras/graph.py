@@ -167,9 +167,19 @@ def tensor_state(tensor: Any) -> dict[str, Any]:
 
 
 def foreign_inputs(graph: Any) -> list[Any]:
-    """Returns the inputs of a graph that other operations than its own produce."""
+    """Returns the inputs of a graph that are made in another one.
+
+    An `InputLayer` that was given the tensor of one, `keras.Input(tensor=x)`, says that
+    it made it. There is no other graph behind it.
+    """
     own = {address(node) for node in own_nodes(graph)}
-    return [t for t in graph._inputs if address(producer(t)) not in own]
+    made = ((tensor, producer(tensor)) for tensor in graph._inputs)
+    return [t for t, node in made if address(node) not in own and not is_input(node)]
+
+
+def is_input(node: Any) -> bool:
+    """Tells whether a node, if there is one, is where a graph begins."""
+    return node is not None and bool(node.is_input)
 
 
 def operations_behind(tensors: Iterable[Any], until: Iterable[Any] = ()) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -171,6 +172,24 @@ def has_trusted_config(layer: Any) -> bool:
         takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
         return not takes_arguments
     return True
+
+
+def made_again(layer: Any) -> Any:
+    """Makes a layer as its configuration says, or as its constructor was called.
+
+    Returns:
+        The layer, or None if neither is known or works.
+    """
+    if not has_trusted_config(layer):
+        return None
+    with suppress(Exception):  # Whatever a user's constructor raises.
+        return type(layer).from_config(layer.get_config())
+    # A configuration has more than some constructors take: `trainable`, `dtype`.
+    noted = vars(layer).get("_auto_config")
+    if noted is not None:
+        with suppress(Exception):
+            return type(layer)(**noted.config)
+    return None
 
 
 def input_specs(model: Any) -> Any:

@@ -15,7 +15,7 @@ from .._errors import CopyError, explain
 from .._identity import address
 from .classes import Variable
 from .globals import quiet_globals
-from .variables import raw_value, to_numpy
+from .variables import raw_value, set_number, to_numpy
 from .wrappers import CHECKPOINT_PARTS, containers, plain_container, refill
 
 # What a model made for itself while it ran: compiled functions, iterators, the
@@ -108,14 +108,18 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
     ]
     for opt, _, _ in was_built:
         unbuild_optimizer(opt)
-    for opt, variables, _ in was_built:
-        if not opt.built:  # A wrapped optimizer is built by the one around it.
-            build_optimizer(opt, variables)
+    with quiet_globals():
+        for opt, variables, _ in was_built:
+            if not opt.built:  # A wrapped optimizer is built by the one around it.
+                build_optimizer(opt, variables)
     for opt, _, before in was_built:
         tracked = {address(v) for v in opt.variables}
         for name, variable in before.items():
-            if vars(opt).get(name) is variable and address(variable) not in tracked:
+            new = vars(opt).get(name)
+            if new is variable and address(variable) not in tracked:
                 raise _cannot_start_anew(opt, name)
+            if isinstance(new, Variable):
+                set_number(new, variable)
 
 
 def build_optimizer(optimizer: Any, variables: list[Any]) -> None:

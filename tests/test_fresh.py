@@ -1,0 +1,145 @@
+"""Fresh weights, of layers that are not like most."""
+
+import random
+import threading
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import regraft as rg
+
+X = np.random.default_rng(0).random((2, 4), "float32")
+
+
+def values(model):
+    return [np.array(w) for w in model.get_weights()]
+
+
+def assert_drawn(model, new):
+    """The kernels are new, the biases as they begin."""
+    for old, fresh in zip(values(model), values(new), strict=True):
+        assert old.shape == fresh.shape
+        assert old.ndim == 1 or not np.array_equal(old, fresh)
+        assert old.ndim == 2 or not fresh.any()
+
+
+class Transposed(layers.Layer):
+    """Reads, when it is built, the weights of another layer."""
+
+    def __init__(self, dense):
+        super().__init__()
+        self.dense = dense
+
+    def build(self, shape):
+        size = self.dense.kernel.shape[0]
+        self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias")
+
+    def call(self, x):
+        return ops.matmul(x, ops.transpose(self.dense.kernel)) + self.bias
+
+
+def autoencoder():
+    x, dense = keras.Input((4,)), layers.Dense(3)
+    return keras.Model(x, Transposed(dense)(dense(x)))
+
+
+class Early(layers.Layer):
+    """Makes a weight in a constructor that takes nothing else."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.kernel = self.add_weight(shape=(4, units), name="kernel")
+
+    def call(self, x):
+        return ops.matmul(x, self.kernel)
+
+
+class EarlyModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.kernel = self.add_weight(shape=(4, 2), name="kernel")
+
+    def call(self, x):
+        return ops.matmul(x, self.kernel)
+
+
+class Inner(Early):
+    """Cannot be made again, as nobody knows what it was given."""
+
+    def __init__(self, units, tool):
+        super().__init__(units)
+        self.tool = tool
+
+
+class Outer(keras.Model):
+    """Knows how to make it."""
+
+    def __init__(self, units=2, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.inner = Inner(units, len)
+        self.head = layers.Dense(1)
+
+    def call(self, x):
+        return self.head(self.inner(x))
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+def called(layer):
+    layer(X)
+    return layer
+
+
+BUILDS = {
+    "reads another layer": autoencoder,
+    "made in the constructor": lambda: called(Early(3)),
+    "model": lambda: called(EarlyModel()),
+    "known to the layer around it": lambda: called(Outer(3)),
+}
+
+
+@pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))
+def test_layers_that_are_not_built_like_most(build):
+    model = build()
+    assert_drawn(model, rg.clone(model, weights="fresh"))
+    one, same, other = (rg.clone(model, weights="fresh", seed=s) for s in (1, 1, 2))
+    assert all(map(np.array_equal, values(one), values(same)))
+    assert not all(map(np.array_equal, values(one), values(other)))
+    if isinstance(model, keras.Model):
+        assert_drawn(model, rg.clone_model(model))
+
+
+def test_threads_draw_what_they_would_draw_alone():
+    def draw(shape, dtype=None):
+        return ops.convert_to_tensor(np.random.normal(size=shape).astype("float32"))
+
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(8, kernel_initializer=draw)]
+    )
+    alone = values(rg.clone(model, weights="fresh", seed=2))[0]
+    state, found = random.getstate(), []
+
+    def work():
+        for _ in range(5):
+            found.append(values(rg.clone(model, weights="fresh", seed=2))[0])
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [np.array_equal(alone, kernel) for kernel in found] == [True] * 15
+    assert random.getstate() == state
+
+
+def test_a_fresh_optimizer_has_the_numbers_of_the_old_one():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    model.compile("nadam", "mse")  # One of its variables has no name.
+    model.train_on_batch(X, X[:, :2])
+    new = rg.clone(model, compiled="fresh")
+    paths = [[v.path for v in m.optimizer.variables] for m in (model, new)]
+    assert paths[0] == paths[1]
