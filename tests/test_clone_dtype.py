@@ -325,7 +325,7 @@ def test_a_cast_that_overflows_is_refused():
     assert "where: hidden/kernel" in text
     assert "received: 70000.5, in float32" in text
     assert rg.clone(model, dtype={"*": "float16", "hidden": None}).output.dtype
-    assert rg.clone(model, dtype="mixed_float16").built
+    assert rg.clone(model, dtype="mixed_bfloat16").built
     kernel.assign(np.full((4, 8), np.inf, "float32"))
     assert np.isinf(rg.clone(model, dtype="float16").get_weights()[0]).all()
 

@@ -143,3 +143,24 @@ def test_a_fresh_optimizer_has_the_numbers_of_the_old_one():
     new = rg.clone(model, compiled="fresh")
     paths = [[v.path for v in m.optimizer.variables] for m in (model, new)]
     assert paths[0] == paths[1]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="functions of JAX")
+def test_parameters_that_a_function_of_jax_draws():
+    import jax
+    import jax.numpy as jnp
+
+    def draw(rng, inputs):
+        kernel = jax.random.normal(rng, (inputs.shape[-1], 3))
+        return {"kernel": kernel, "bias": jnp.zeros(3)}
+
+    def call(params, inputs):
+        return inputs @ params["kernel"] + params["bias"]
+
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.JaxLayer(call, draw)(x))
+    assert_drawn(model, rg.clone(model, weights="fresh"))
+    params = {"kernel": jnp.ones((4, 3)), "bias": jnp.ones(3)}
+    model = keras.Model(x, layers.JaxLayer(call, params=params)(x))
+    with pytest.raises(rg.CopyError, match="cannot be drawn anew"):
+        rg.clone(model, weights="fresh")

@@ -10,6 +10,7 @@ from . import _backends, _fresh, _keras, _precision, _reshape, _shared_code
 from ._arguments import check, check_place
 from ._errors import CopyError, explain
 from ._follow import Follow
+from ._graph.survival import warn_of_policies
 from ._identity import address
 from ._placement import Layouts
 from ._rename import rename
@@ -171,6 +172,7 @@ def _change(
     if leaves is not None:
         _reshape.apply(new, leaves, follow)
     follow.run()
+    warn_of_policies(new, touched)
 
 
 def clone_onto(model: M, *, device: Any = None, layouts: Layouts | None = None) -> M:
@@ -256,11 +258,18 @@ def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:
 
 
 def _reset_training(walk: Walk) -> None:
+    before = _slots(walk)
     _keras.rebuild_optimizer(new for _, new in walk.optimizers)
+    gone = before - _slots(walk)
+    walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer) and operation.compiled:
             for metric in _keras.compile_metrics(operation):
                 metric.reset_state()
+
+
+def _slots(walk: Walk) -> set[int]:
+    return {address(v) for _, optimizer in walk.optimizers for v in optimizer.variables}
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

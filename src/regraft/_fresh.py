@@ -68,7 +68,7 @@ def redraw(walk: Walk, seed: int | None) -> None:
         weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
         for layer in weighted:
             _redraw_layer(layer, drawn, walk.keep)
-        _redraw_inside(layers, drawn)
+        _redraw_inside(weighted, drawn)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
@@ -108,17 +108,22 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
 
 def _redraw_inside(layers: list[Any], drawn: set[int]) -> None:
     """Asks the layers around those that cannot be made again alone, innermost first."""
-    owners = [(layer, _keras.all_layers(layer)) for layer in layers]
+    left = {address(x): _undrawn(x, drawn) for x in layers if _undrawn(x, drawn)}
+    owners = [(layer, _keras.all_layers(layer)) for layer in layers if left]
     for owner, inside in sorted(owners, key=lambda pair: len(pair[1])):
-        if all(address(v) in drawn for x in inside for v in _keras.own_variables(x)):
-            continue
-        others = _keras.all_layers(_ghost_by_config(owner) or owner)
-        if [type(x) for x in others] != [type(x) for x in inside]:
-            continue
-        for part, other in zip(inside, others, strict=True):
-            own = [v for v in _keras.own_variables(part) if address(v) not in drawn]
-            if part is not other and not hasattr(part, "adapt"):
-                _move_values(_keras.own_variables(other), own, drawn)
+        wanted = [i for i, part in enumerate(inside) if address(part) in left]
+        ghost = _ghost_by_config(owner) if wanted else None
+        others = [] if ghost is None else _keras.all_layers(ghost)
+        if [type(x) for x in others] == [type(x) for x in inside]:
+            for i in wanted:
+                own = left[address(inside[i])]
+                _move_values(_keras.own_variables(others[i]), own, drawn)
+
+
+def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:
+    if _keras.is_quantized(layer):
+        return []  # What its class makes starts as zeros.
+    return [v for v in _keras.own_variables(layer) if address(v) not in drawn]
 
 
 def _check_drawn(layer: Any, drawn: set[int]) -> None:
@@ -202,13 +207,22 @@ def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:
     ghost = _ghost_by_config(layer)
     if ghost is not None:
         yield ghost
+    ghost = _ghost_by_build(layer, keep, blank=True)
+    if ghost is not None:
+        yield ghost
 
 
-def _ghost_by_build(layer: Any, keep: Keep | None) -> Any:
+def _ghost_by_build(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
     """Builds a copy of the layer that has forgotten its variables.
 
     Those of layers inside are forgotten, too, as most layers build them; unless it
     cannot be built that way, as it reads them.
+
+    Args:
+        layer: The layer.
+        keep: Asked of each object: should the ghost share it with the layer?
+        blank: Whether its attributes are to be None that hold variables of its own:
+            a `build()` may make those alone that are not there.
     """
     shapes = _keras.build_shapes(layer)
     if shapes is None:
@@ -216,6 +230,8 @@ def _ghost_by_build(layer: Any, keep: Keep | None) -> Any:
     inside = {address(part) for part in _keras.all_layers(layer)} - {address(layer)}
     for settled in ((), inside) if inside else ((),):
         ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
+        if blank:
+            _keras.forget_attributes(ghost, _keras.own_variables(layer))
         with suppress(Exception):  # Whatever a layer raises that cannot be built twice.
             ghost.build(**shapes)
             return ghost

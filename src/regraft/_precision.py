@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from . import _backends, _keras
+from ._cast_checks import check_cast, check_range
 from ._errors import PrecisionError, UsageError, UsageTypeError, did_you_mean, explain
 from ._follow import Follow
 from ._graph import Node, graph
@@ -171,6 +170,7 @@ def apply(walk: Walk, model: Any, policies: Policies, *, shares: bool) -> set[in
     _cast(walk, casts)
     for _, layer in layers:
         if address(layer) in exchanged:
+            _check_autocast(layer)
             _cast_derived(layer)
     policy = policies.get(None)
     is_compiled = isinstance(model, _keras.Trainer) and model.compiled
@@ -319,7 +319,7 @@ def _cast_variable(variable: Any, dtype: str) -> None:
         _keras.set_dtype(variable, dtype)
         return
     for part in _backends.active().replicas(value):
-        _check_cast(_keras.to_numpy(part), dtype, variable.path)
+        check_cast(_keras.to_numpy(part), dtype, variable.path)
     new = _backends.active().cast_value(value, dtype)
     received = str(_keras.standardize(new.dtype))
     if received != dtype:
@@ -337,60 +337,17 @@ def _cast_variable(variable: Any, dtype: str) -> None:
     _keras.set_raw_value(variable, new)
 
 
-def _check_cast(value: Any, dtype: str, where: str) -> None:
-    """Raises an error if values get lost that a float dtype should not lose."""
-    if value.dtype == dtype or value.size == 0 or not _is_narrower(value.dtype, dtype):
-        return
-    finite = value[np.isfinite(value)]
-    largest = float(np.max(np.abs(finite), initial=0))
-    # Most weights are far from the limits, and no whole numbers: no cast is needed.
-    is_whole = bool(np.all(finite[:64] % 1 == 0) and np.all(finite % 1 == 0))
-    if largest < _largest(dtype) / 2 and not is_whole:
-        return
-    with np.errstate(over="ignore"):
-        new = finite.astype(_keras.numpy_dtype(dtype))
-    lost = ~np.isfinite(new)
-    if lost.any():
-        raise PrecisionError(
-            explain(
-                f"{int(lost.sum())} of {value.size} values are too large for {dtype}.",
-                where=where,
-                expected=f"values up to {_largest(dtype):.4g}",
-                received=f"{finite[np.argmax(np.abs(finite))]:.6g}, in {value.dtype}",
-                fix="take 'bfloat16', which reaches as far as float32, or a mixed "
-                "policy, or leave this layer as it is with `{'*': policy, "
-                "'path/of/this/layer': None}`",
-            )
-        )
-    changed = new.astype(finite.dtype) != finite
-    if is_whole and changed.any():
-        first, became = finite[changed][0], new[changed][0]
-        raise PrecisionError(
-            explain(
-                f"The values are whole numbers, which {dtype} would change.",
-                where=where,
-                expected=f"whole numbers that {dtype} can hold",
-                received=f"{float(first):.12g}, which would become "
-                f"{float(became):.12g}",
-                fix="leave this layer as it is with `{'*': policy, "
-                "'path/of/this/layer': None}`",
-            )
-        )
-
-
-def _is_narrower(old: Any, new: str) -> bool:
-    """Tells whether a float dtype cannot hold all values of another."""
-    mine, other = _keras.limits(str(old)), _keras.limits(new)
-    return bool(other.max < mine.max or other.eps > mine.eps)
-
-
-def _largest(dtype: str) -> float:
-    return float(_keras.limits(dtype).max)
+def _check_autocast(layer: Any) -> None:
+    """Looks at weights that are cast whenever the layer is called."""
+    for variable in _keras.autocast_variables(layer):
+        value = _keras.raw_value(variable)
+        for part in () if value is None else _backends.active().replicas(value):
+            check_range(_keras.to_numpy(part), layer.compute_dtype, variable.path)
 
 
 def _cast_derived(layer: Any) -> None:
     for name, value in _keras.derived_tensors(layer).items():
         dtype = layer.compute_dtype
         if _keras.standardize(value.dtype) != dtype:
-            _check_cast(_keras.to_numpy(value), dtype, f"{layer.path}.{name}")
+            check_cast(_keras.to_numpy(value), dtype, f"{layer.path}.{name}")
             setattr(layer, name, _keras.cast(value, dtype))

@@ -1,10 +1,11 @@
 """`recursive`: models and layers inside layers."""
 
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
-from regraft import clone_model
+from regraft import clone, clone_model
 
 from .networks import (
     STEPS,
@@ -164,3 +165,12 @@ def test_a_layer_of_another_class_brings_its_own_parts():
     model = inside(layers.Bidirectional(layers.LSTM(2)))
     new = clone_model(model, clone_function=plain, recursive=True)
     assert new.layers[-1].name == "one_way"
+
+
+def test_layers_that_bring_their_weights_keep_them():
+    x, y = keras.Input((4,)), keras.Input((4,))
+    inner = keras.Model(y, layers.Dense(4)(y), name="inner")
+    model = keras.Model(x, layers.Dense(2)(inner(x)))
+    new = clone_model(model, clone_function=clone, recursive=True)
+    for ours, theirs in zip(new.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -10,6 +10,8 @@ import warnings
 from typing import Any
 
 from .. import _keras
+from .._errors import EditNotSavedWarning, explain
+from .._identity import address
 
 
 def survives_files(layer: Any) -> bool:
@@ -17,13 +19,18 @@ def survives_files(layer: Any) -> bool:
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            again = type(layer).from_config(layer.get_config())
-            shapes = layer.get_build_config()
-            if layer.built and shapes is not None and not again.built:
-                again.build_from_config(shapes)
-            return _outline(layer) == _outline(again)
+            return _outline(layer) == _outline(_loaded(layer))
         except Exception:  # Whatever a user's layer raises: it cannot be made again.
             return False
+
+
+def _loaded(layer: Any) -> Any:
+    """Makes a layer as it is made when it is loaded from a file."""
+    again = type(layer).from_config(layer.get_config())
+    shapes = layer.get_build_config()
+    if layer.built and shapes is not None and not again.built:
+        again.build_from_config(shapes)
+    return again
 
 
 def _outline(layer: Any) -> list[tuple[Any, ...]]:
@@ -37,3 +44,50 @@ def _outline(layer: Any) -> list[tuple[Any, ...]]:
         for x in _keras.all_layers(layer)[1:]
         if _keras.inner_graph(x) is None
     ]
+
+
+def warn_of_policies(model: Any, changed: set[int]) -> None:
+    """Warns of layers that make those inside them in another precision when loaded.
+
+    Args:
+        model: A model.
+        changed: The ids of layers that were given another policy.
+    """
+    told: set[int] = set()
+    for layer in _keras.all_layers(model):
+        inside = _keras.all_layers(layer)[1:]
+        if address(layer) in told or not any(address(x) in changed for x in inside):
+            continue
+        is_graph = _keras.inner_graph(layer) is not None
+        if _keras.is_keras_code(layer) or (
+            is_graph and not _keras.has_own_constructor(layer)
+        ):
+            continue  # Its configuration has those of the layers inside.
+        told |= {address(x) for x in inside}
+        if not _loads_with_policies(layer):
+            warnings.warn(
+                explain(
+                    "A layer has another precision inside, and files will not tell.",
+                    where=layer.path,
+                    expected="a class that gives its dtype to the layers it makes",
+                    received=f"{type(layer).__name__}, which makes them in another "
+                    "when it is loaded",
+                    fix="clone again after loading, or let its constructor pass "
+                    "`dtype=self.dtype_policy` to the layers that it makes",
+                ),
+                EditNotSavedWarning,
+                stacklevel=4,
+            )
+
+
+def _loads_with_policies(layer: Any) -> bool:
+    with _keras.quiet_globals(), _keras.no_memory(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            again = _loaded(layer)
+        except Exception:  # What cannot be loaded is not loaded wrongly.
+            return True
+    mine, other = _keras.all_layers(layer), _keras.all_layers(again)
+    if [type(x) for x in mine] != [type(x) for x in other]:
+        return True
+    return [x.dtype_policy for x in mine] == [x.dtype_policy for x in other]

@@ -17,6 +17,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 from .._identity import address
 from .classes import KerasTensor, Model, Sequential, Variable
 from .graph import history, inner_graph
+from .trees import leaves
 from .variables import kind_of, own_name, raw_value
 
 # Losses that the last call added. A call that was traced leaves tensors of the
@@ -121,6 +122,15 @@ def forget_variables(layer: Any) -> None:
     modules = state.get("_modules")
     if modules is not None:  # torch: parameters are tracked again after `build()`.
         modules.pop("_torch_params", None)
+
+
+def forget_attributes(layer: Any, variables: list[Any]) -> None:
+    """Sets the attributes of a layer to None that hold nothing but these variables."""
+    known, state = {address(v) for v in variables}, vars(layer)
+    for name, value in state.items():
+        held = leaves(value)
+        if held and all(address(x) in known for x in held):
+            state[name] = None
 
 
 def reuse_variables(layer: Any, variables: list[Any]) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 from keras.src.backend.common.dtypes import FLOAT_TYPES
 from keras.src.utils.torch_utils import TorchModuleWrapper
 
+from .layers import own_variables
+from .variables import standard_dtype
+
 DTypePolicy = keras.dtype_policies.DTypePolicy
 DTypePolicyMap = keras.dtype_policies.DTypePolicyMap
 
@@ -29,6 +32,14 @@ def is_float(dtype: str) -> bool:
 def set_policy(layer: Any, policy: Any) -> None:
     """Gives a layer another policy; what it has built stays as it is."""
     vars(layer)["_dtype_policy"] = policy
+
+
+def autocast_variables(layer: Any) -> list[Any]:
+    """Returns the variables of a layer that are cast in each of its calls."""
+    if not layer.autocast:
+        return []
+    own = own_variables(layer)
+    return [v for v in own if v._autocast and is_float(standard_dtype(v))]
 
 
 def is_foreign(layer: Any) -> bool:
