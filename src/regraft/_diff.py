@@ -287,15 +287,15 @@ class Comparison:
     def _compare_functions(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
-        globals_read = [_functions.globals_of_exec(side) for side in (left, right)]
-        has_same_globals = left.__globals__ is right.__globals__
-        if left.__code__ != right.__code__ or not (
-            has_same_globals or None not in globals_read
-        ):
+        is_same = left.__code__ == right.__code__
+        if is_same and left.__globals__ is not right.__globals__:
+            mine, other = map(_functions.globals_of_exec, (left, right))
+            is_same = mine is not None and other is not None
+            if is_same:
+                self.push(mine, other, f"{path}.<globals>")
+        if not is_same:
             yield Difference(path, left, right, "function")
             return
-        if not has_same_globals:
-            self.push(globals_read[0], globals_read[1], f"{path}.<globals>")
         for name in ("__name__", "__doc__"):
             self.push(getattr(left, name), getattr(right, name), f"{path}.{name}")
         self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
