@@ -61,7 +61,7 @@ def clone(
         prefix: Put before the names of the model and its layers, so that model
             and copy can be parts of one model.
         keep: Objects, classes or predicates; what they name is shared between
-            both models instead of copied.
+            both models instead of copied, a layer with all that is inside it.
         inputs: What the copy takes, on the same weights: a shape without the batch
             axis; a `keras.Input`, which becomes an input of the copy; a symbolic
             tensor of another graph, onto which the copy can then be put, as its
