@@ -164,3 +164,34 @@ def test_parameters_that_a_function_of_jax_draws():
     model = keras.Model(x, layers.JaxLayer(call, params=params)(x))
     with pytest.raises(rg.CopyError, match="cannot be drawn anew"):
         rg.clone(model, weights="fresh")
+
+
+class Holder(layers.Layer):
+    """Is made with the very layer that it holds."""
+
+    def __init__(self, part, **kwargs):
+        super().__init__(**kwargs)
+        self.part = part
+
+    def call(self, x):
+        return self.part(x)
+
+    def get_config(self):
+        return {**super().get_config(), "part": self.part}
+
+
+def test_old_weights_are_not_taken_for_new_ones():
+    x = keras.Input((4,))
+    model = keras.Model(x, Holder(Inner(3, len))(x))
+    with pytest.raises(rg.CopyError, match="cannot be drawn anew"):
+        rg.clone(model, weights="fresh")
+
+
+def test_states_of_several_cells():
+    cells = [layers.LSTMCell(3), layers.LSTMCell(3)]
+    rnn = layers.RNN(cells, stateful=True)
+    model = keras.Sequential([keras.Input(batch_shape=(2, 3, 4)), rnn])
+    model(np.ones((2, 3, 4), "float32"))
+    for new in (rg.clone(model, weights="fresh"), rg.clone_model(model)):
+        for state in keras.tree.flatten(new.layers[0].states):
+            assert not ops.convert_to_numpy(state).any()

@@ -113,3 +113,24 @@ def test_a_sequential_inside_a_layer_is_fitted():
     with pytest.raises(rg.MismatchError, match=r"\(4, 5\) -> \(7, 5\)"):
         graph.build()
     assert graph.build(mismatch="fit").output_shape == (None, 8, 4)
+
+
+class TiedHead(layers.Layer):
+    """Reads, when it is built, the weights of another layer."""
+
+    def __init__(self, embedding):
+        super().__init__()
+        self.embedding = embedding
+
+    def build(self, shape):
+        size = self.embedding.embeddings.shape[0]
+        self.bias = self.add_weight(shape=(size,), name="bias")
+
+    def call(self, x):
+        return ops.matmul(x, ops.transpose(self.embedding.embeddings)) + self.bias
+
+
+def test_a_layer_that_reads_another_follows():
+    x, embedding = keras.Input((5,), dtype="int32"), layers.Embedding(9, 4)
+    model = keras.Model(x, TiedHead(embedding)(embedding(x)))
+    assert rg.clone(model, inputs=(7,)).output_shape == (None, 7, 9)

@@ -193,6 +193,7 @@ class _CloneRules(Rules):
         self.compiled = compiled
         self.device = device
         self.spread = spread
+        self.copies_all = device is None and spread is None
 
     def layouts(self, walk: Walk) -> dict[int, Any] | None:
         if self.spread is None:
@@ -245,9 +246,10 @@ def _share_parts_of_kept(walk: Walk, keep: Keep) -> None:
     Walk(walk.root, keep=noting).survey()
     for layer in kept:
         _stand_for_themselves(walk, layer.variables)
-        for part in _keras.all_layers(layer):
-            if part is not walk.root:
-                walk.remember(part, part)
+        parts = [x for x in _keras.all_layers(layer) if x is not walk.root]
+        for part in parts:
+            for held in (part, *_keras.held_streams_and_metrics(part)):
+                walk.remember(held, held)
 
 
 def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:

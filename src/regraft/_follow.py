@@ -19,7 +19,7 @@ import keras
 from . import _keras, _rebuild, _shape_checks
 from ._errors import PrecisionError, explain
 from ._identity import address
-from ._rows import check_rows, rows_before
+from ._rows import Rows, check_rows, rows_before
 
 Shape = tuple[int | None, ...]
 Spec = tuple[Shape, str]
@@ -68,12 +68,20 @@ class Follow:
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")
-            rows = rows_before(self._model, self._old)
+            rows = self._rows_before()
             for layer in _keras.all_layers(self._model):
                 graph = _keras.inner_graph(layer)
                 if graph is not None and address(graph) not in self._visited:
                     self._inside(layer, layer.name)
             check_rows(self._model, rows)
+
+    def _rows_before(self) -> Rows | None:
+        graph = _keras.inner_graph(self._model)
+        inputs = [] if graph is None else graph.inputs
+        if all(self._old(x)[0] == x.shape for x in inputs):
+            return None
+        old = _map_tensors(lambda x: _keras.detached(x, self._old(x)), graph.input)
+        return rows_before(self._model, old, graph.input)
 
     # --- graphs ----------------------------------------------------------------
 

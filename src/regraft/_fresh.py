@@ -63,12 +63,15 @@ def redraw(walk: Walk, seed: int | None) -> None:
         _keras.reseed_initializer(initializer, seeds.next(), also_fixed=fixed)
     reseed_streams(walk, seeds)
     layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
-    drawn: set[int] = set()
+    # What stands for itself in the copy, or has come from elsewhere, is not touched.
+    mine = {address(new) for _, new in walk.variables}
+    held = {address(v) for layer in layers for v in _keras.own_variables(layer)}
+    drawn = held - mine
     with _seeded(seeds):
         weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
         for layer in weighted:
             _redraw_layer(layer, drawn, walk.keep)
-        _redraw_inside(weighted, drawn)
+        _redraw_inside(weighted, drawn, walk.variables)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
@@ -76,9 +79,17 @@ def redraw(walk: Walk, seed: int | None) -> None:
         _reset_metric(metric)
     for layer in layers:
         if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
-            layer.reset_state()
+            _reset_states(layer)
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
     reseed_streams(walk, Seeds(seed))
+
+
+def _reset_states(layer: Any) -> None:
+    states = _keras.held_states(layer)
+    for state in states:  # Those of several cells are lists, which Keras cannot reset.
+        state.assign(np.zeros(state.shape, _keras.numpy_dtype(state.dtype)))
+    if not states:
+        layer.reset_state()
 
 
 def _reset_metric(metric: Any) -> None:
@@ -106,18 +117,32 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
             drawn.add(address(variable))
 
 
-def _redraw_inside(layers: list[Any], drawn: set[int]) -> None:
-    """Asks the layers around those that cannot be made again alone, innermost first."""
-    left = {address(x): _undrawn(x, drawn) for x in layers if _undrawn(x, drawn)}
+def _redraw_inside(
+    layers: list[Any], drawn: set[int], variables: list[tuple[Any, Any]]
+) -> None:
+    """Asks the layers around those that cannot be made again alone, innermost first.
+
+    Args:
+        layers: The layers of the copy.
+        drawn: The ids of variables that have new values.
+        variables: Those of the original and of the copy, which are not new: a layer
+            may be made with the very layers that it holds.
+    """
+    mine = {address(layer) for layer in layers}
+    known = {address(v) for pair in variables for v in pair}
+    left = [layer for layer in layers if _undrawn(layer, drawn)]
     owners = [(layer, _keras.all_layers(layer)) for layer in layers if left]
     for owner, inside in sorted(owners, key=lambda pair: len(pair[1])):
-        wanted = [i for i, part in enumerate(inside) if address(part) in left]
-        ghost = _ghost_by_config(owner) if wanted else None
+        parts = [part if address(part) in mine else None for part in inside]
+        if not any(part is not None and _undrawn(part, drawn) for part in parts):
+            continue
+        ghost = _ghost_by_config(owner)
         others = [] if ghost is None else _keras.all_layers(ghost)
         if [type(x) for x in others] == [type(x) for x in inside]:
-            for i in wanted:
-                own = left[address(inside[i])]
-                _move_values(_keras.own_variables(others[i]), own, drawn)
+            for part, other in zip(parts, others, strict=True):
+                made = _keras.own_variables(other) if part is not None else []
+                made = [v for v in made if address(v) not in known]
+                _move_values(made, _undrawn(part, drawn) if made else [], drawn)
 
 
 def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:

@@ -9,6 +9,8 @@ built for the old shape has what the layer has: then they follow from the shape 
 
 from __future__ import annotations
 
+from collections.abc import Container
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -16,9 +18,10 @@ import numpy as np
 
 from . import _keras
 from ._atoms import ATOMS
-from ._ghosts import ghost_of
+from ._ghosts import ghost_with_parts
+from ._identity import address
 from ._refit import weights
-from ._rows import ROWS, rows_in, traced_before, with_rows
+from ._rows import run_before, with_rows
 from ._shape_checks import (
     Arguments,
     Call,
@@ -54,13 +57,16 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
             return False
         if _can_be_built(layer, call.before):
             raise cannot_follow(call, error) from error
-        if layer.weights:
+        if not layer.weights:
+            return False
+        found = _ghost_on_parts(layer, call.now)
+        if found is None:
             raise refusal(
                 call,
                 "it cannot be built again to see whether its weights fit: "
                 f"{type(error).__name__}: {first_line(error)}",
             ) from error
-        return False
+        new = found
     _compare_weights(call, new)
     if not is_kept:
         _note_shapes(call, new)
@@ -111,23 +117,22 @@ def _trace(call: Call) -> None:
     def trace(arguments: Arguments) -> list[Any]:
         return _keras.trace_call(layer, *arguments)
 
-    before = traced_before(trace, call.before)
+    before = run_before(trace, call.before, call.now)
     if before is None:
         return
-    given = with_rows(call.now)
     try:
-        now = trace(given)
+        now = trace(with_rows(call.now, before.count))
     except Exception as error:
         raise cannot_follow(call, error) from error
-    for old, new in zip(before, now, strict=False):
-        if old and new and old[0] == ROWS and new[0] != rows_in(given):
-            raise refusal(
-                call,
-                f"of {rows_in(given)} rows it makes {new[0]}: a fixed shape in its "
-                "code lets the batch make up for the change",
-                "let the code of the layer take sizes from `ops.shape(x)`, or -1 for "
-                "the axis that is to follow",
-            )
+    rows = before.mixed(call.now, now)
+    if rows is not None:
+        raise refusal(
+            call,
+            f"of {before.expected(call.now)} rows it makes {rows}: a fixed shape in "
+            "its code lets the batch make up for the change",
+            "let the code of the layer take sizes from `ops.shape(x)`, or -1 for "
+            "the axis that is to follow",
+        )
 
 
 def _renew_states(call: Call) -> None:
@@ -155,8 +160,17 @@ def _can_be_built(layer: Any, arguments: Arguments) -> bool:
     return True
 
 
-def _ghost(layer: Any, arguments: Arguments) -> Any:
-    ghost, operations = ghost_of(layer)
+def _ghost_on_parts(layer: Any, arguments: Arguments) -> Any:
+    """Builds a layer again that reads those inside it, which keep their variables."""
+    inside = {address(x) for x in _keras.all_layers(layer)} - {address(layer)}
+    with suppress(Exception):  # Whatever a user's layer raises.
+        return _ghost(layer, arguments, settled=inside)
+    return None
+
+
+def _ghost(layer: Any, arguments: Arguments, settled: Container[int] = ()) -> Any:
+    ghost, pairs = ghost_with_parts(layer, settled=settled)
+    operations = [operation for _, operation in pairs]
     for operation in operations:
         if isinstance(operation, _keras.Layer):
             _keras.set_input_rule(operation, None)  # What `build()` allowed before.

@@ -10,41 +10,82 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from . import _keras
 from ._errors import ShapeError, explain
-from ._shape_checks import first_line, folds_rows
+from ._shape_checks import Shape, first_line, folds_rows
 
-# A batch size that is no likely product of others.
-ROWS = 7
+# Batch sizes that are no likely products of others.
+_PRIMES = (7, 11, 13, 17, 19, 23)
 # Some of which an open size can be, in any model that was ever called.
-_SIZES = (1, 2, 16, 64)
-
-Rows = list[int | None]
+_SIZES = (2, 16, 64)
 
 
-def traced_before(call: Any, struct: Any) -> Any:
-    """Returns the shapes that come out of a call; None if that cannot be told.
+@dataclass(frozen=True)
+class Rows:
+    """What was made of a batch.
+
+    Attributes:
+        given: The symbolic tensors, in any structure, with open sizes.
+        count: How many rows they were given.
+        made: The shapes that came out.
+    """
+
+    given: Any
+    count: int
+    made: list[Shape | None]
+
+    def expected(self, now: Any) -> int | None:
+        """Returns how many rows there are in tensors that stand for those before.
+
+        None if the batch was not open, so that nobody can tell what the rows are.
+        """
+        pairs = zip(_keras.tensors_in(self.given), _keras.tensors_in(now), strict=False)
+        for old, new in pairs:
+            if old.shape[:1] == (None,):
+                return self.count if new.shape[:1] == (None,) else new.shape[0]
+        return None
+
+    def mixed(self, now: Any, made: list[Shape | None]) -> int | None:
+        """Returns how many rows come out now where they were kept apart before."""
+        wanted = self.expected(now)
+        for old, new in zip(self.made, made, strict=False):
+            if old and new and old[0] == self.count and new[0] != wanted is not None:
+                return new[0]
+        return None
+
+
+def run_before(
+    trace: Callable[[Any], list[Shape | None]], given: Any, now: Any
+) -> Rows | None:
+    """Runs something on a batch; returns None if that cannot be done.
 
     Args:
-        call: Is given the arguments, with known sizes.
-        struct: Symbolic tensors in any structure.
+        trace: Is given symbolic tensors of known sizes, and returns what comes out.
+        given: Those that it was made for.
+        now: Those that it is to be given.
     """
-    has_open_sizes = any(None in x.shape[1:] for x in _keras.tensors_in(struct))
-    for size in _SIZES if has_open_sizes else _SIZES[:1]:
+    tensors = [*_keras.tensors_in(given), *_keras.tensors_in(now)]
+    taken = {size for x in tensors for size in x.shape}
+    count = next((n for n in _PRIMES if n not in taken), _PRIMES[-1])
+    for size in _SIZES:
         with suppress(Exception):  # Whatever a layer raises that cannot be traced.
-            return call(with_rows(struct, size))
+            return Rows(given, count, trace(with_rows(given, count, size)))
+        if not any(None in x.shape[1:] for x in _keras.tensors_in(given)):
+            break
     return None
 
 
-def with_rows(struct: Any, size: int = 1) -> Any:
+def with_rows(given: Any, count: int, size: int = 1) -> Any:
     """Returns symbolic tensors with a batch size, where it was open.
 
     Args:
-        struct: The tensors, in any structure.
+        given: The tensors, in any structure.
+        count: The batch size.
         size: What other open sizes are to be.
     """
 
@@ -52,33 +93,23 @@ def with_rows(struct: Any, size: int = 1) -> Any:
         if not isinstance(x, _keras.KerasTensor) or None not in x.shape:
             return x
         shape = [size if n is None else n for n in x.shape]
-        shape[0] = ROWS if x.shape[0] is None else shape[0]
+        shape[0] = count if x.shape[0] is None else shape[0]
         return _keras.KerasTensor(shape, dtype=x.dtype, name="rows")
 
-    return keras.tree.map_structure(known, struct)
+    return keras.tree.map_structure(known, given)
 
 
-def rows_in(struct: Any) -> int | None:
-    """Returns the batch size of symbolic tensors."""
-    shapes = [x.shape for x in _keras.tensors_in(struct)]
-    return shapes[0][0] if shapes and shapes[0] else None
-
-
-def rows_before(model: Any, old: Callable[[Any], Any]) -> Rows | None:
-    """Returns how many rows a model makes of a batch, if it may mix them.
+def rows_before(model: Any, given: Any, now: Any) -> Rows | None:
+    """Runs a model on a batch as it was, if it may mix rows.
 
     Args:
-        model: A model with a graph, of which only the inputs have changed.
-        old: Returns the shape and dtype that an input had.
+        model: A model with a graph, of which nothing but the inputs has changed.
+        given: Its inputs, as they were.
+        now: Its inputs, as they are to be.
     """
-    graph = _keras.inner_graph(model)
-    if graph is None or not any(old(x)[0] != x.shape for x in graph.inputs):
-        return None
     if not _may_mix_rows(model):
         return None
-    inputs = keras.tree.map_structure(lambda x: _keras.detached(x, old(x)), graph.input)
-    rows: Rows | None = traced_before(lambda given: _rows_of(model, given), inputs)
-    return rows
+    return run_before(lambda inputs: _trace(model, inputs), given, now)
 
 
 def check_rows(model: Any, before: Rows | None) -> None:
@@ -88,22 +119,22 @@ def check_rows(model: Any, before: Rows | None) -> None:
         model: The model, on its new inputs.
         before: What `rows_before` returned.
     """
-    inputs = _keras.inner_graph(model).input if before is not None else []
-    if before is None or any(None in x.shape[1:] for x in _keras.tensors_in(inputs)):
+    if before is None:
         return
-    given = with_rows(inputs)
+    inputs = _keras.inner_graph(model).input
+    if any(None in x.shape[1:] for x in _keras.tensors_in(inputs)):
+        return
     try:
-        now = _rows_of(model, given)
+        made = _trace(model, with_rows(inputs, before.count))
     except Exception as error:  # Whatever a layer raises.
         raise _refusal(model, f"{type(error).__name__}: {first_line(error)}") from error
-    for old, new in zip(before, now, strict=True):
-        if old == ROWS and new != rows_in(given):
-            raise _refusal(model, f"{new} rows of {rows_in(given)}")
+    rows = before.mixed(inputs, made)
+    if rows is not None:
+        raise _refusal(model, f"{rows} rows of {before.expected(inputs)}")
 
 
-def _rows_of(model: Any, inputs: Any) -> Rows:
-    shapes = _keras.trace_call(model, (inputs,), {})
-    return [shape[0] if shape else None for shape in shapes]
+def _trace(model: Any, inputs: Any) -> list[Shape | None]:
+    return _keras.trace_call(model, (inputs,), {})
 
 
 def _may_mix_rows(model: Any) -> bool:

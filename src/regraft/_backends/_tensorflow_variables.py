@@ -23,7 +23,10 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
     read_variable_op,
     var_handle_op,
 )
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.ops.resource_variable_ops import (
+    BaseResourceVariable,
+    ResourceVariable,
+)
 
 
 def copy_variables(values: list[Any], walk: Any) -> list[Any]:
@@ -235,6 +238,18 @@ def spread_like(value: Any, parts: list[Any]) -> Any:
     return new
 
 
+def lasting_kind(kind: type) -> type:
+    """Returns the class of a variable's copy.
+
+    Some variables come out of an assignment, or out of a function that was traced, and
+    have classes that tell how they came about.
+    """
+    is_plain = issubclass(kind, BaseResourceVariable)
+    return (
+        ResourceVariable if is_plain and ResourceVariable not in kind.__mro__ else kind
+    )
+
+
 def _variable_like(value: Any) -> Any:
     """Makes a variable without a value.
 
@@ -248,9 +263,7 @@ def _variable_like(value: Any) -> Any:
         # As TensorFlow named the original's: it keeps a kernel for each name.
         debug_name=f"{name}/",
     )
-    kind = type(first_replica(value))
-    is_plain = not issubclass(kind, ResourceVariable)  # Some come out of an assignment.
-    new = object.__new__(ResourceVariable if is_plain else kind)
+    new: Any = object.__new__(lasting_kind(type(first_replica(value))))
     handle._handle_data = whole["_handle"]._handle_data
     handle._parent_trackable = weakref.ref(new)
     handle._name = handle_name = f"{name}:0"

@@ -44,6 +44,7 @@ from ._tensorflow_variables import (
     copy_variables,
     device_of,
     is_spread,
+    lasting_kind,
     no_strategy,
     plain_name,
     replicas,
@@ -102,6 +103,11 @@ def copy_values(
             with tf.device(place or device):
                 copies += copy_variables(list(group), walk)
     return copies
+
+
+def copy_ahead(values: list[Any]) -> dict[int, Any]:
+    """Copies nothing: a value might be another one when it is needed."""
+    return {}
 
 
 def cast_value(value: Any, dtype: str) -> Any:
@@ -242,7 +248,7 @@ def contents(obj: Any) -> Any:
     if isinstance(obj, tf.Variable):
         how = [obj.trainable, str(obj.shape), obj.aggregation, obj.constraint]
         values = [replica.numpy() for replica in replicas(obj)]
-        return [type(obj), how, values, additions(obj)]
+        return [lasting_kind(type(obj)), how, values, additions(obj)]
     if isinstance(obj, Loaded):
         children: Any = obj
         return ["SavedModel", dict(sorted(children._trackable_children().items()))]

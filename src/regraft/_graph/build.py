@@ -15,7 +15,7 @@ from .._collector import without_collector
 from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
 from .._identity import address
 from .._rename import rename_layer
-from . import fitting, optimizers
+from . import fitting, meaning, optimizers
 from .assemble import Assembly
 from .fates import note
 from .playback import Playback
@@ -57,9 +57,12 @@ class Build:
 
     def _run(self) -> Any:
         table = self._table
+        meaning.check_calls(table)
+        rows = meaning.rows_of(table)
         self._copy()
         try:
             new = self._assembly.operation(table.root)
+            meaning.check_rows_of(new, rows)
             self._fitting.raise_if_refused(table[table.root].name)
             self._rename_outputs()
             self._let_optimizers_follow()

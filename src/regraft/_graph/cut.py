@@ -165,7 +165,7 @@ def change_inputs(table: Table, chosen: Sequence[Any], named: dict[str, Any]) ->
                 )
             )
         named = {n: x for n, x in zip(names, chosen, strict=True) if x is not None}
-    for name, new in named.items():
+    for name in named:
         if name not in names:
             raise UsageError(
                 explain(
@@ -176,11 +176,30 @@ def change_inputs(table: Table, chosen: Sequence[Any], named: dict[str, Any]) ->
                     fix=f"name one of these.{did_you_mean(name, names)}",
                 )
             )
-        table = _change_input(table, slots[names.index(name)], new, name)
+    return _change_all(table, {slots[names.index(n)]: new for n, new in named.items()})
+
+
+def _change_all(table: Table, given: dict[Slot, Any]) -> Table:
+    """Puts others in the places of inputs, all at once: one may need another."""
+    before = [table.scope.tensor(slot) for slot in slots_in(table.scope.outputs)]
+    users: list[int] = []
+    arrays: dict[Slot, Any] = {}
+    for slot, new in given.items():
+        tensor = _as_input(table, slot, new)
+        if tensor is None:
+            arrays[slot] = _keras.to_numpy(new)
+        else:
+            users += [call.number for call in table.scope.consumers(slot)]
+            table = infer.with_input(table, table.root, slot, tensor)
+    if len(arrays) < len(given):
+        table = infer.refresh(table, table.root, users, verb="inputs", before=before)
+    for slot, value in arrays.items():
+        table = _fix_input(table, slot, value)
     return table
 
 
-def _change_input(table: Table, slot: Slot, new: Any, name: str) -> Table:
+def _as_input(table: Table, slot: Slot, new: Any) -> Any:
+    """Returns what is to be an input, or None for an array."""
     old = table.scope.tensor(slot)
     if isinstance(new, tuple | list) and all(isinstance(n, int | None) for n in new):
         shape = (old.shape[0], *new)
@@ -188,16 +207,13 @@ def _change_input(table: Table, slot: Slot, new: Any, name: str) -> Table:
     if isinstance(new, _keras.InputLayer):
         new = new.output
     if isinstance(new, _keras.KerasTensor) and _keras.input_layer_of(new) is not None:
-        users = [c.number for c in table.scope.consumers(slot)]
-        before = [table.scope.tensor(s) for s in slots_in(table.scope.outputs)]
-        table = infer.with_input(table, table.root, slot, new)
-        return infer.refresh(table, table.root, users, verb="inputs", before=before)
+        return new
     if keras.ops.is_tensor(new) or isinstance(new, np.ndarray | np.generic):
-        return _fix_input(table, slot, _keras.to_numpy(new), name)
+        return None
     raise UsageTypeError(
         explain(
             "This cannot take the place of an input.",
-            where=f"{table[table.root].name}/{name}",
+            where=f"{table[table.root].name}/{_name_of(table, slot)}",
             expected="a shape without the batch, what `keras.Input(...)` returns, an "
             "array, or the path of a tensor in the model",
             received=f"{new!r} (of type {type(new).__name__})",
@@ -206,9 +222,13 @@ def _change_input(table: Table, slot: Slot, new: Any, name: str) -> Table:
     )
 
 
-def _fix_input(table: Table, slot: Slot, value: Any, name: str) -> Table:
+def _name_of(table: Table, slot: Slot) -> str:
+    return table[table.scope.by_number[slot.call].part].name
+
+
+def _fix_input(table: Table, slot: Slot, value: Any) -> Table:
     """Makes an array a part of the model, in place of an input."""
-    old = table.scope.tensor(slot)
+    old, name = table.scope.tensor(slot), _name_of(table, slot)
     fits = len(value.shape) == len(old.shape) and all(
         n is None or m == n for m, n in zip(value.shape, old.shape, strict=True)
     )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from .. import _keras
-from .._errors import ShapeError, UsageError, explain
+from .._errors import UsageError, explain
 from .calls import Call, Scope
 from .slots import Slot, put, slots_in
 from .table import Table, scopes
@@ -113,7 +113,7 @@ def _outputs(
             # Nothing is drawn for a trial, and what it assigns is forgotten.
             with _keras.no_memory():
                 return table, attempt(table, key, call, (args, kwargs), verb)
-        except (UsageError, ShapeError):
+        except UsageError:
             raise
         except Exception as error:
             # Its `build()` may make variables of values, which need memory.

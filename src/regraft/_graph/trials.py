@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from .. import _keras, _shape_checks
+from .. import _keras
 from .._errors import UsageError, explain
 from .._refit import holds, weights
 from .assemble import Assembly
@@ -69,25 +69,7 @@ def attempt(
         if wrong is not None and _was_right(table, call, arguments):
             where = f"{table[scope].name}/{table[key].name}"
             raise _cannot_run(where, edited, wrong, verb)
-    if verb == "inputs":
-        _check_meaning(table, scope, call, arguments, trial.outputs)
     return trial.outputs
-
-
-def _check_meaning(
-    table: Table, scope: int, call: Call, arguments: Arguments, outputs: list[Any]
-) -> None:
-    """Refuses what computes something else on another input, without a word."""
-    before = _arguments_before(table, call)
-    if before is None:
-        return
-    operation, where = table[call.part].operation, table[call.part].name
-    made = _shape_checks.Call(
-        operation, f"{table[scope].name}/{where}", before, arguments, sources=[]
-    )
-    if made.is_reshaped:
-        old = [x.shape for x in call.outputs]
-        _shape_checks.check(made, old, [x.shape for x in outputs])
 
 
 def _has_other_weights(made: Any, layer: Any) -> bool:
@@ -104,7 +86,7 @@ def _may_be_mistaken(table: Table, call: Call, arguments: Arguments) -> bool:
     kind, or such that do not go with what else they are given.
     """
     operation = table[call.part].operation
-    before = _arguments_before(table, call)
+    before = arguments_before(table, call)
     if before is None or _specs_in(before) == _specs_in(arguments):
         return False
     is_layer = isinstance(operation, _keras.Layer)
@@ -121,7 +103,7 @@ def _is_given_several(arguments: Arguments) -> bool:
     return sum(any(hasattr(x, "shape") for x in leaves) for leaves in given) > 1
 
 
-def _arguments_before(table: Table, call: Call) -> Arguments | None:
+def arguments_before(table: Table, call: Call) -> Arguments | None:
     """Returns what an operation was called with in the model that was read."""
     node = call.node
     if node is None or node.operation is not table[call.part].operation:
@@ -170,7 +152,7 @@ def _was_right(table: Table, call: Call, arguments: Arguments) -> bool:
     If not, it tells nothing that it does something else now.
     """
     before = read(table[call.part].operation)
-    given = _arguments_before(table, call) or arguments
+    given = arguments_before(table, call) or arguments
     try:
         trial = _try(before, before.root, given)
     except Exception:  # It was edited to take what it is given.

@@ -30,6 +30,12 @@ def sublayers(layer: Any) -> list[Any]:
     return list(layer._layers)
 
 
+def held_streams_and_metrics(layer: Any) -> list[Any]:
+    """Returns the random streams and metrics that a layer tracks, apart from layers."""
+    stores = layer._tracker.config
+    return [x for name in ("seed_generators", "metrics") for x in stores[name][1]]
+
+
 def all_layers(layer: Any) -> list[Any]:
     """Returns a layer and everything below it, each once, without recursing."""
     found: dict[int, Any] = {}
