@@ -48,8 +48,18 @@ def set_attributes(
     return touched(table, [place.part for place in by_part(places)], verb="set")
 
 
-def changes(layer: Any, attributes: dict[str, Any], where: str) -> dict[str, Any]:
-    """Returns all that must be set on a layer, by the way to it."""
+def changes(
+    layer: Any, attributes: dict[str, Any], where: str, *, is_built: bool = True
+) -> dict[str, Any]:
+    """Returns all that must be set on a layer, by the way to it.
+
+    Args:
+        layer: The layer.
+        attributes: What its user would set, by name.
+        where: The path of the layer, for messages.
+        is_built: Whether it stays as it is built. Otherwise it is going to be built
+            once more, for what is set.
+    """
     direct: dict[str, Any] = {}
     through_config: dict[str, Any] = {}
     config = _config(layer)
@@ -83,7 +93,7 @@ def changes(layer: Any, attributes: dict[str, Any], where: str) -> dict[str, Any
                 )
             )
     if through_config:
-        direct.update(_derived(layer, config, through_config, where))
+        direct.update(_derived(layer, config, through_config, where, is_built))
     return direct
 
 
@@ -119,18 +129,25 @@ def _like(found: Any, value: Any) -> Any:
 
 
 def _derived(
-    layer: Any, config: dict[str, Any], new: dict[str, Any], where: str
+    layer: Any,
+    config: dict[str, Any],
+    new: dict[str, Any],
+    where: str,
+    is_built: bool,
 ) -> dict[str, Any]:
+    def made(config: dict[str, Any]) -> Any:
+        return _made(layer, config, is_built=is_built)
+
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            before, again = _made(layer, config), _made(layer, config)
+            before, again = made(config), made(config)
         except Exception:  # It cannot be made again: what was asked for, then.
             return {
                 name: _like(getattr(layer, name, None), v) for name, v in new.items()
             }
         try:
-            after = _made(layer, {**config, **new})
+            after = made({**config, **new})
         except Exception as error:
             raise UsageTypeError(
                 explain(
@@ -177,9 +194,10 @@ def _casts_variables(layer: Any, new: dict[str, Any], where: str) -> UsageError:
     )
 
 
-def _made(layer: Any, config: dict[str, Any]) -> Any:
+def _made(layer: Any, config: dict[str, Any], *, is_built: bool) -> Any:
     made = type(layer).from_config(dict(config))
-    if isinstance(layer, _keras.Layer) and layer.built and not made.built:
+    is_built &= isinstance(layer, _keras.Layer) and layer.built
+    if is_built and not made.built:
         shapes = layer.get_build_config()
         if shapes is not None:
             made.build_from_config(shapes)

@@ -15,9 +15,9 @@ from ._common import (
     channel_axis,
     exchange,
     graphs,
-    remade,
     value,
 )
+from ._remaking import remade
 
 _CONV = tuple(getattr(keras.layers, f"Conv{n}D") for n in (1, 2, 3))
 _TRANSPOSED = tuple(getattr(keras.layers, f"Conv{n}DTranspose") for n in (1, 2, 3))
