@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -78,7 +79,7 @@ def changes(
         if isinstance(found, _keras.Variable):
             direct[name] = _value(found, value, f"{where}.{name}")
         elif name == "trainable" or (hasattr(layer, name) and name not in config):
-            direct[name] = _like(found, value)
+            direct[name] = _meant(layer, config, name, value)
         elif name in config:
             through_config[name] = value
         else:
@@ -126,6 +127,19 @@ def _like(found: Any, value: Any) -> Any:
     if isinstance(value, str) and callable(found) and not isinstance(found, type):
         return keras.activations.get(value)
     return value
+
+
+def _meant(layer: Any, config: dict[str, Any], name: str, value: Any) -> Any:
+    """Returns what a text means for an attribute that the configuration lacks.
+
+    Some arguments are taken by every constructor, and told by few.
+    """
+    if isinstance(value, str):
+        with _keras.quiet_globals(), suppress(Exception):
+            made = getattr(_made(layer, {**config, name: value}, is_built=False), name)
+            if callable(made):
+                return made
+    return _like(getattr(layer, name, None), value)
 
 
 def _derived(
