@@ -1,5 +1,7 @@
 """`clone(inputs=...)`: the same weights on other inputs, or a clear refusal."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -658,3 +660,23 @@ def test_an_array_must_fit_the_dtype_of_the_input():
     model = keras.Model(x, layers.Embedding(5, 2)(x))
     with pytest.raises(rg.UsageError, match="loses values in the dtype of the input"):
         rg.clone(model, inputs=np.full((1, 4), 1.5))
+
+
+@pytest.mark.every_backend
+def test_layers_inside_a_quantized_attention():
+    x = keras.Input((6, 8), name="x")
+    model = keras.Model(x, layers.MultiHeadAttention(2, 4, name="mha")(x, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Inputs cannot be quantized.
+        model.quantize("int4")
+    new = rg.clone(model, inputs=(9, 8))
+    assert new.output_shape == (None, 9, 8)
+    assert_same_weights(model, new)
+    given = np.random.default_rng(0).random((2, 9, 8), "float32")
+    assert_close(new(given), model.get_layer("mha")(given, given))
+    with pytest.raises(rg.ShapeError) as error:
+        rg.clone(model, inputs=(6, 10))
+    assert "mha/query/kernel of shape (8, 4) would have to be of shape (10, 4)" in (
+        str(error.value)
+    )
+    assert "mha/query/bias of shape" not in str(error.value)

@@ -20,7 +20,8 @@ from . import _keras
 from ._atoms import ATOMS
 from ._ghosts import ghost_with_parts
 from ._identity import address
-from ._refit import weights
+from ._pairing import paired_variables
+from ._refit import quantize_alike, weights
 from ._rows import run_before, with_rows
 from ._shape_checks import (
     Arguments,
@@ -178,11 +179,13 @@ def _ghost(layer: Any, arguments: Arguments, settled: Container[int] = ()) -> An
     try:
         with _keras.no_memory():
             ghost(*args, **kwargs)
+            quantize_alike(ghost, layer)
     except Exception:  # It makes a variable from a value, which needs memory.
         for operation in operations:
             if getattr(operation, "states", None):
                 operation.states = None  # They are the layer's own, and stay as is.
         ghost(*args, **kwargs)
+        quantize_alike(ghost, layer)
     return ghost
 
 
@@ -210,7 +213,7 @@ def _compare_weights(call: Call, ghost: Any) -> None:
     needed, own = weights(ghost), weights(layer)
     if not needed - own:
         return
-    pairs = zip(layer.weights, ghost.weights, strict=False)
+    pairs = paired_variables(layer, ghost)
     other = [
         f"{mine.path} of shape {tuple(mine.shape)} would have to be of shape "
         f"{tuple(new.shape)}"

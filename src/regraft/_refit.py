@@ -55,6 +55,7 @@ def _ghost(layer: Any, args: Any, kwargs: dict[str, Any], *, keep_inside: bool) 
         ghost(*detached[0], **detached[1])
     except Exception:  # Whatever a user's layer raises: this way is closed.
         return None
+    quantize_alike(ghost, layer)
     for operation in operations:
         _keras.forget_calls(operation)
     if keep_inside and not holds(ghost, inside):
@@ -70,6 +71,22 @@ def holds(layer: Any, inside: list[Any]) -> bool:
     return {address(x) for x in _keras.all_layers(layer)} == {
         address(x) for x in inside
     }
+
+
+def quantize_alike(ghost: Any, layer: Any) -> None:
+    """Quantizes the layers that a ghost's `build()` made like those that there were.
+
+    A layer that makes those inside it in `build()` makes them of floats, each time.
+    """
+    made, own = _with_variables(ghost), _with_variables(layer)
+    if [type(part) for part in made] == [type(part) for part in own]:
+        for part, other in zip(made, own, strict=True):
+            if _keras.is_quantized(other) and not _keras.is_quantized(part):
+                _keras.quantize_like(part, other)
+
+
+def _with_variables(layer: Any) -> list[Any]:
+    return [x for x in _keras.all_layers(layer) if _keras.own_variables(x)]
 
 
 def has_states(layer: Any) -> bool:

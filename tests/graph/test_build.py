@@ -1,5 +1,7 @@
 """build, plan and lineage: weights, classes, optimizers, what is called again."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -145,6 +147,21 @@ def test_a_class_is_kept_where_files_can_tell():
     assert type(made).__name__ == "Functional"
     assert made.head is made.get_layer("head")
     assert type(rg.graph(lost).build()) is Lost
+
+
+def test_a_class_is_kept_by_edits_of_variables_alone():
+    lost = Lost()
+    graph = rg.graph(lost)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frozen = graph.set("a", trainable=False).build()
+        given = graph.set("head", kernel=np.ones((4, 3))).build()
+    assert type(frozen) is type(given) is Lost
+    assert not frozen.get_layer("a").trainable
+    assert (keras.ops.convert_to_numpy(given.head.kernel) == 1).all()
+    with pytest.warns(rg.ClassChangedWarning):
+        made = graph.set("a", trainable=False).set("a", activation="relu").build()
+    assert type(made).__name__ == "Functional"
 
 
 class Doubled(keras.Model):

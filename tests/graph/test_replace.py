@@ -57,6 +57,7 @@ def test_weights_can_be_taken_over():
         assert bits(getattr(made.get_layer("c"), name)) == bits(old)
     [kernel] = [f for f in rg.lineage(made) if f.path == "c/kernel"]
     assert (kernel.what, kernel.source) == ("copied", "b/kernel")
+    assert not rg.lineage(made).of("dropped")  # Their values live on.
 
 
 def test_a_layer_by_a_model_and_by_an_operation(tmp_path):

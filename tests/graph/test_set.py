@@ -52,6 +52,28 @@ def test_regularizers_reach_the_variables(tmp_path):
     assert abs(float(loss) - 0.5 * (kernel**2).sum()) < 1e-4
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [layers.Dense(3), layers.BatchNormalization(), layers.Activation("relu")],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_an_argument_that_the_configuration_does_not_tell(layer):
+    x = keras.Input((4,))
+    model = keras.Model(x, rg.clone(layer, name="l")(x))
+    made = rg.graph(model).set("l", activity_regularizer="l2").build()
+    assert isinstance(made.get_layer("l").activity_regularizer, keras.regularizers.L2)
+    made(np.ones((2, 4), "float32"))
+    [loss] = made.losses
+    assert np.isfinite(float(loss))
+
+
+def test_a_text_of_the_users_own():
+    model = models.branched()
+    model.get_layer("a").tag = None
+    made = rg.graph(model).set("a", tag="l2").build()
+    assert made.get_layer("a").tag == "l2"
+
+
 def test_the_value_of_a_variable():
     model = models.branched()
     made = assert_good(rg.graph(model).set("b", bias=np.arange(6.0)), model)

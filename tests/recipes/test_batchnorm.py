@@ -214,6 +214,26 @@ def test_only_what_computes_the_same_is_folded(shape, layer, norm, count):
     assert f"{count} of 1" in regraft.lineage(new).notes[0]
 
 
+@pytest.mark.parametrize("policy", ["float16", "bfloat16"])
+def test_weights_that_would_be_too_large_are_not_folded(policy):
+    x = keras.Input((5,), dtype=policy)
+    layer = layers.Dense(3, dtype=policy)
+    norm = layers.BatchNormalization(epsilon=1e-7, dtype=policy)
+    model = keras.Model(x, norm(layer(x)))
+    layer.kernel.assign(np.full((5, 3), 100.0))
+    norm.moving_variance.assign(np.full(3, 1e-6))
+    new = fold_batchnorm(model)
+    # Half precision ends at 65504; bfloat16 has room.
+    folded = int(policy == "bfloat16")
+    assert f"{folded} of 1" in regraft.lineage(new).notes[0]
+    given = np.full((1, 5), 1e-3)
+    np.testing.assert_allclose(
+        output(new, given).astype("float32"),
+        output(model, given).astype("float32"),
+        rtol=0.05,
+    )
+
+
 def test_what_was_put_on_a_layer_stays_on_it():
     x = keras.Input((4,))
     layer = layers.Dense(3, name="d")

@@ -200,6 +200,30 @@ def touches_variables(layer: Any, name: str) -> bool:
     )
 
 
+def sets_variables_alone(table: Table, key: int) -> bool:
+    """Tells whether edits of a model left its network alone.
+
+    They may have set values of variables, and whether these are trained.
+    """
+    for inside in table.below(key):
+        if table.is_as_read(inside):
+            continue
+        part, read = table[inside], table.read.get(inside)
+        if read is None or not all(
+            _is_about_variables(part.operation, name) for name in part.changes
+        ):
+            return False
+        if not table.having(inside, changes=read.changes).is_as_read(inside):
+            return False
+    return True
+
+
+def _is_about_variables(layer: Any, name: str) -> bool:
+    owner, last = owner_of(layer, name)
+    is_value = isinstance(getattr(owner, last, None), _keras.Variable)
+    return is_value or last == "trainable"
+
+
 def set_attribute(layer: Any, name: str, value: Any) -> set[int]:
     """Sets an attribute of a layer; of a variable, the value, and returns its id.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -48,8 +49,18 @@ def set_attributes(
     return touched(table, [place.part for place in by_part(places)], verb="set")
 
 
-def changes(layer: Any, attributes: dict[str, Any], where: str) -> dict[str, Any]:
-    """Returns all that must be set on a layer, by the way to it."""
+def changes(
+    layer: Any, attributes: dict[str, Any], where: str, *, is_built: bool = True
+) -> dict[str, Any]:
+    """Returns all that must be set on a layer, by the way to it.
+
+    Args:
+        layer: The layer.
+        attributes: What its user would set, by name.
+        where: The path of the layer, for messages.
+        is_built: Whether it stays as it is built. Otherwise it is going to be built
+            once more, for what is set.
+    """
     direct: dict[str, Any] = {}
     through_config: dict[str, Any] = {}
     config = _config(layer)
@@ -68,7 +79,7 @@ def changes(layer: Any, attributes: dict[str, Any], where: str) -> dict[str, Any
         if isinstance(found, _keras.Variable):
             direct[name] = _value(found, value, f"{where}.{name}")
         elif name == "trainable" or (hasattr(layer, name) and name not in config):
-            direct[name] = _like(found, value)
+            direct[name] = _meant(layer, config, name, value)
         elif name in config:
             through_config[name] = value
         else:
@@ -83,7 +94,7 @@ def changes(layer: Any, attributes: dict[str, Any], where: str) -> dict[str, Any
                 )
             )
     if through_config:
-        direct.update(_derived(layer, config, through_config, where))
+        direct.update(_derived(layer, config, through_config, where, is_built))
     return direct
 
 
@@ -118,19 +129,39 @@ def _like(found: Any, value: Any) -> Any:
     return value
 
 
+def _meant(layer: Any, config: dict[str, Any], name: str, value: Any) -> Any:
+    """Returns what a text means for an attribute that the configuration lacks.
+
+    Some arguments are taken by every constructor, and told by few.
+    """
+    if isinstance(value, str):
+        with _keras.quiet_globals(), suppress(Exception):
+            made = getattr(_made(layer, {**config, name: value}, is_built=False), name)
+            if callable(made):
+                return made
+    return _like(getattr(layer, name, None), value)
+
+
 def _derived(
-    layer: Any, config: dict[str, Any], new: dict[str, Any], where: str
+    layer: Any,
+    config: dict[str, Any],
+    new: dict[str, Any],
+    where: str,
+    is_built: bool,
 ) -> dict[str, Any]:
+    def made(config: dict[str, Any]) -> Any:
+        return _made(layer, config, is_built=is_built)
+
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            before, again = _made(layer, config), _made(layer, config)
+            before, again = made(config), made(config)
         except Exception:  # It cannot be made again: what was asked for, then.
             return {
                 name: _like(getattr(layer, name, None), v) for name, v in new.items()
             }
         try:
-            after = _made(layer, {**config, **new})
+            after = made({**config, **new})
         except Exception as error:
             raise UsageTypeError(
                 explain(
@@ -177,9 +208,10 @@ def _casts_variables(layer: Any, new: dict[str, Any], where: str) -> UsageError:
     )
 
 
-def _made(layer: Any, config: dict[str, Any]) -> Any:
+def _made(layer: Any, config: dict[str, Any], *, is_built: bool) -> Any:
     made = type(layer).from_config(dict(config))
-    if isinstance(layer, _keras.Layer) and layer.built and not made.built:
+    is_built &= isinstance(layer, _keras.Layer) and layer.built
+    if is_built and not made.built:
         shapes = layer.get_build_config()
         if shapes is not None:
             made.build_from_config(shapes)

@@ -16,7 +16,7 @@ from .._errors import ClassChangedWarning, EditNotSavedWarning, explain
 from .._identity import address
 from .._rename import rename_layer
 from . import fitting, meaning, optimizers
-from .assemble import Assembly
+from .assemble import Assembly, sets_variables_alone
 from .fates import note
 from .playback import Playback
 from .slots import Slot, put, slots_in
@@ -136,6 +136,8 @@ class Build:
         self._finish(model, new, graph, walk)
         if _keras.functional_like_constructor(type(model)):
             return new
+        if sets_variables_alone(self._table, key):
+            return new  # A file has, or loses, what it has and loses of the old model.
         if _keras.runs_its_graph(model):
             self._say_class(new, part, type(model).__name__)
             _keras.set_class(new, _keras.Functional)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _keras
 from .._errors import MismatchError, UsageError, explain
 from .._identity import address
-from .._refit import refit, shapes_of_states, states
+from .._refit import quantize_alike, refit, shapes_of_states, states
 from .._rename import rename_layer
 
 # What becomes of a variable whose shape must change. A function is given the path,
@@ -46,6 +46,9 @@ class Fitting:
         check(mismatch)
         self._mismatch = mismatch
         self._refused: list[str] = []
+        self._refused_numbers: list[str] = []
+        # The ids of old variables that mean something only in a quantized layer.
+        self._quantized: set[int] = set()
         self.fates: dict[int, Any] = {}
         self.sources: dict[int, Any] = {}
 
@@ -65,9 +68,11 @@ class Fitting:
             if not fitted.built:
                 with _keras.quiet_globals():
                     fitted(*args, **kwargs)
+                    quantize_alike(fitted, layer)
                 _keras.forget_calls(fitted)
             _name_alike(layer, fitted)
             _number_alike(layer, fitted)
+            self._note_quantized(layer)
             self._carry_over(layer.variables, fitted.variables)
             if shapes_of_states(layer) == shapes_of_states(fitted):
                 for old, new in zip(states(layer), states(fitted), strict=True):
@@ -77,15 +82,22 @@ class Fitting:
     def take_over(self, old: Any, new: Any, memo: dict[int, Any]) -> None:
         """Gives a new layer the weights of the one whose place it has."""
         sources = old.variables
+        self._note_quantized(old)
         self._carry_over(sources, new.variables)
         for source, variable in _by_name(sources, new.variables):
             if source is not None:
                 self.sources[address(variable)] = source
 
+    def _note_quantized(self, layer: Any) -> None:
+        for part in filter(_keras.is_quantized, _keras.all_layers(layer)):
+            self._quantized |= {address(v) for v in _keras.own_variables(part)}
+
     def _carry_over(self, olds: list[Any], news: list[Any]) -> None:
         for old, new in _by_name(olds, news):
             if old is None:
                 self.fates[address(new)] = "fresh"
+            elif self._loses_its_meaning(old, new):
+                self._refused_numbers.append(_change(old, new))
             elif tuple(old.shape) == tuple(new.shape):
                 # A copy: on JAX two variables would hold the one buffer.
                 new.assign(np.array(_keras.to_numpy(old)))
@@ -93,10 +105,21 @@ class Fitting:
             else:
                 self._settle(old, new)
 
+    def _loses_its_meaning(self, old: Any, new: Any) -> bool:
+        """Tells whether whole numbers would lose their scale, or be packed anew.
+
+        Nor can such numbers be drawn. A function may know what to do.
+        """
+        if address(old) not in self._quantized:
+            return False
+        if _keras.standard_dtype(old) != _keras.standard_dtype(new):
+            return True
+        is_same = tuple(old.shape) == tuple(new.shape)
+        return not is_same and not callable(self._mismatch)
+
     def _settle(self, old: Any, new: Any) -> None:
         if self._mismatch == "error":
-            shapes = f"{tuple(old.shape)} -> {tuple(new.shape)}"
-            self._refused.append(f"{old.path} {shapes}")
+            self._refused.append(_change(old, new))
             return
         self.fates[address(new)] = "fresh"
         if self._mismatch == "fresh":
@@ -122,6 +145,18 @@ class Fitting:
 
     def raise_if_refused(self, model: str) -> None:
         """Raises an error that lists all variables whose shape had to change."""
+        if self._refused_numbers:
+            raise MismatchError(
+                explain(
+                    f"{len(self._refused_numbers)} variable(s) of quantized layers do "
+                    "not fit any more.",
+                    where=model,
+                    expected="quantized variables that keep their shapes and types",
+                    received="; ".join(self._refused_numbers),
+                    fix="edit the model before it is quantized; for other shapes a "
+                    "function as `mismatch` may say what the numbers are",
+                )
+            )
         if not self._refused:
             return
         raise MismatchError(
@@ -134,6 +169,13 @@ class Fitting:
                 '"fresh" to draw these variables anew, or a function',
             )
         )
+
+
+def _change(old: Any, new: Any) -> str:
+    """Returns what would become of a variable, in words."""
+    types = _keras.standard_dtype(old), _keras.standard_dtype(new)
+    said = [f" {kind}" if types[0] != types[1] else "" for kind in types]
+    return f"{old.path} {tuple(old.shape)}{said[0]} -> {tuple(new.shape)}{said[1]}"
 
 
 def _by_name(olds: list[Any], news: list[Any]) -> Iterator[tuple[Any, Any]]:

@@ -160,7 +160,7 @@ class Table:
     @cached_property
     def changed(self) -> set[int]:
         """The keys of parts that are not, inside too, as they were read."""
-        own = {key for key in self.reached if not self._is_as_read(key)}
+        own = {key for key in self.reached if not self.is_as_read(key)}
         holders: dict[int, list[int]] = {}
         for key in self.reached:
             for inside in self.inside(key):
@@ -173,7 +173,8 @@ class Table:
                     stack.append(holder)
         return found
 
-    def _is_as_read(self, key: int) -> bool:
+    def is_as_read(self, key: int) -> bool:
+        """Tells whether a part is what it was, whatever became of those inside."""
         part, read = self.parts[key], self.read.get(key)
         if read is None or part is read:
             return part is read

@@ -49,12 +49,10 @@ def trace(
         else:
             before = shape if what == "copied" else _keras.shape_of(source)
             fates.append(Fate(path, what, source.path, before, shape))
-    memo, alive = assembly.memo, {address(v) for v in variables}
-    used = {address(source) for source in sources.values()}
+    alive = {address(v) for v in variables}
+    used = {address(source) for key, source in sources.items() if key in alive}
     for variable in old:
-        key = address(variable)
-        twin = replaced.get(key, memo.get(key))
-        if key not in used or address(twin) not in alive:
+        if address(variable) not in used:
             shape = _keras.shape_of(variable)
             fates.append(Fate(variable.path, "dropped", None, shape))
     return Lineage(tuple(fates), notes)

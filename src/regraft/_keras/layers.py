@@ -302,11 +302,14 @@ def sequence_of(model: Any) -> list[Any]:
 
 
 def set_sequence(model: Any, layers: list[Any], graph: Any) -> None:
-    """Gives a Sequential its layers and the Functional model behind them."""
+    """Gives a Sequential its layers and the Functional model behind them.
+
+    One that was quantized takes no others without being asked to.
+    """
     if [address(x) for x in model._layers] != [address(x) for x in layers]:
-        model._layers = list(layers)
+        set_on_built(model, "_layers", list(layers))
     if model._functional is not graph:
-        model._functional = graph
+        set_on_built(model, "_functional", graph)
     model.built = True
 
 

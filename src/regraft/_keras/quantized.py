@@ -7,6 +7,8 @@ from typing import Any
 import keras
 from keras.src.quantizers import quantization_config
 
+from .layers import build_shapes, forget_variables
+
 # Their layers build a kernel of zeros, for `quantize()` or a file to fill.
 _EMPTY_WHEN_BUILT = ("int8", "int4", "gptq", "awq")
 
@@ -42,6 +44,16 @@ def forget_quantization(layer: Any) -> None:
     state["_dtype_policy"] = keras.dtype_policies.DTypePolicy(name)
     state["quantization_config"] = None
     state["_is_quantized"] = False
+
+
+def quantize_like(layer: Any, other: Any) -> None:
+    """Builds a layer once more, in the form that another one is quantized to."""
+    shapes = build_shapes(layer) or {}
+    forget_variables(layer)
+    state = vars(layer)
+    state["_dtype_policy"] = other.dtype_policy
+    state["quantization_config"] = vars(other).get("quantization_config")
+    layer.build(**shapes)
 
 
 def quantize(layer: Any, mode: str, config: Any) -> None:

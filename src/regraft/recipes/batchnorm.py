@@ -15,9 +15,9 @@ from ._common import (
     channel_axis,
     exchange,
     graphs,
-    remade,
     value,
 )
+from ._remaking import remade
 
 _CONV = tuple(getattr(keras.layers, f"Conv{n}D") for n in (1, 2, 3))
 _TRANSPOSED = tuple(getattr(keras.layers, f"Conv{n}DTranspose") for n in (1, 2, 3))
@@ -33,7 +33,8 @@ def fold_batchnorm(model: Any) -> Any:
     one. A convolution or `Dense` before it can do that with its own weights. Layers
     that other layers use as well, that have an activation, or that are called more
     than once keep their normalization, as do those called with `training=True`, those
-    of another precision, and classes of your own that compute something else.
+    of another precision, or whose precision the new weights are too large for, and
+    classes of your own that compute something else.
 
     Args:
         model: A model or its graph.
@@ -65,8 +66,10 @@ def fold_batchnorm(model: Any) -> Any:
             if _may_fold(found, part, before, node):
                 shape = part[before.sources[0]].outputs[before.sources[0].output].shape
                 where = f"{prefix}{before.path}"
-                made[id(before.layer)] = _folded(before.layer, node.layer, shape, where)
-                gone[id(node.layer)] = node.layer
+                folded = _folded(before.layer, node.layer, shape, where)
+                if _is_finite(folded):
+                    made[id(before.layer)] = folded
+                    gone[id(node.layer)] = node.layer
     count = {id(n.layer) for n in found.find(keras.layers.BatchNormalization)}
     new = exchange(found, made)
     if gone:
@@ -113,6 +116,11 @@ def _folded(layer: Any, norm: Any, shape: Any, where: str) -> Any:
     bias = value(layer.bias).astype("float64") if layer.use_bias else 0.0
     weights["bias"] = bias * scale + shift
     return remade(layer, shape, weights, where=where, use_bias=True)
+
+
+def _is_finite(layer: Any) -> bool:
+    """Tells whether the precision of all weights has room for their values."""
+    return all(bool(np.isfinite(value(v)).all()) for v in layer.weights)
 
 
 def _factors(norm: Any) -> tuple[Array, Array]:

@@ -12,7 +12,8 @@ from keras import layers
 from .. import _keras
 from .._errors import UsageError, UsageTypeError, explain
 from .._graph import Node, Ref, graph
-from ._common import Array, as_built, channel_axis, exchange, remade, value
+from ._common import Array, as_built, channel_axis, exchange, value
+from ._remaking import remade
 from .pruning.table import passes_channels
 
 _CONV = (layers.Conv1D, layers.Conv2D, layers.Conv3D)
@@ -224,11 +225,9 @@ class _Change:
 
     def normalization(self, layer: Any, where: str, shape: Any) -> Any:
         if layer.input_mean is not None:
-            config = {
-                name: self._each(getattr(layer, f"input_{name}"))
-                for name in ("mean", "variance")
-            }
-            return remade(layer, self.resized(shape), {}, where=where, **config)
+            names = ("input_mean", "input_variance")
+            given = {name: self._each(getattr(layer, name)) for name in names}
+            return remade(layer, self.resized(shape), {}, where=where, **given)
         # What it computes with, which is derived from its variables now and then.
         weights = {
             "mean": self.longer(value(layer.mean).reshape(-1), 0),

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..._errors import UsageError, explain
-from .._common import Array, remade
+from .._common import Array
+from .._remaking import remade
 
 Kept = tuple[bool, ...]
 Shape = tuple[Any, ...]
@@ -82,16 +83,17 @@ class Step:
         )
 
     def remade(
-        self, weights: Mapping[str, Callable[[Array], Any]], **config: Any
+        self, weights: Mapping[str, Callable[[Array], Any]], **settings: Any
     ) -> Callable[[], Any]:
         """Returns a function that makes the layer with fewer weights.
 
         Args:
             weights: For the names of variables, functions from old values to new.
-            **config: What is different in the layer's configuration.
+            **settings: What is different: arguments of the layer's constructor, or
+                attributes.
         """
         shape = self.new_shape if self.shapes else None
-        return lambda: remade(self.layer, shape, weights, where=self.path, **config)
+        return lambda: remade(self.layer, shape, weights, where=self.path, **settings)
 
     def refusal(self, why: str) -> UsageError:
         """Returns the error for channels that cannot be deleted here."""

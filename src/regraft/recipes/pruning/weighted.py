@@ -10,7 +10,8 @@ import keras
 import numpy as np
 from keras import layers
 
-from .._common import Array, carry_on, channel_axis
+from .._common import Array, channel_axis
+from .._remaking import remade
 from .cut import Cut, Kept, Step, take
 from .table import Found, pruning_rule, rule_of
 
@@ -189,16 +190,9 @@ def time_distributed(step: Step) -> Found:
     cut = None if found is None else found.moved(found.axis + 1)
     if make is None:
         return cut, None
-    config = {k: getattr(step.layer, k) for k in ("name", "trainable", "dtype_policy")}
-    config["dtype"] = config.pop("dtype_policy")
-
-    def wrapped() -> Any:
-        new = type(step.layer)(make(), **config)
-        new.build(step.new_shape)
-        carry_on(step.layer, new, step.path)
-        return new
-
-    return cut, wrapped
+    return cut, lambda: remade(
+        step.layer, step.new_shape, {}, where=step.path, inside=(inner, make())
+    )
 
 
 @pruning_rule(layers.EinsumDense, makes=True)
@@ -228,7 +222,7 @@ def einsum_dense(step: Step) -> Found:
     bias = {c.axis - first: c.kept for c in found if c.axis in axes}
     sizes = step.returned if cut is None else cut.shape(step.returned)
     weights = {"kernel": _taking(kernel), "bias": _taking(bias)}
-    return cut, step.remade(weights, output_shape=tuple(sizes[1:]))
+    return cut, step.remade(weights, partial_output_shape=tuple(sizes[1:]))
 
 
 def size_of(layer: Any, returned: Any) -> int | None:
