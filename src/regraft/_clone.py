@@ -193,7 +193,6 @@ class _CloneRules(Rules):
         self.compiled = compiled
         self.device = device
         self.spread = spread
-        self.copies_all = device is None and spread is None
 
     def layouts(self, walk: Walk) -> dict[int, Any] | None:
         if self.spread is None:

@@ -25,9 +25,6 @@ class Rules:
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
         """Edits the attributes that an operation hands to its copy."""
 
-    # Whether all values of a model are copied, each to where it is.
-    copies_all: bool = False
-
     # The device to which all values go; None leaves each where it is.
     device: Any = None
 

@@ -11,8 +11,7 @@ Three kinds of work are put off on purpose:
 - call nodes are wired to their operations when it is known which nodes belong
   to the copy (an operation also lists calls that other models made);
 - memory for the values of variables is taken last, when the walk has seen
-  everything, so a refusal costs nothing and leaves nothing behind. Where values never
-  change, a device may copy them meanwhile; a refusal lets go of these copies.
+  everything, so a refusal costs nothing and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from . import _backends, _functions, _keras
@@ -63,8 +61,6 @@ class Walk(Agenda):
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._rebound: set[int] = set()
-        # Copies of values that were begun before it was known who needs them.
-        self.ahead: dict[int, Any] = {}
         self._begin()
 
     # What wires the calls of a copy.
@@ -93,7 +89,6 @@ class Walk(Agenda):
         """Makes the copy and returns it."""
         try:
             with without_collector():
-                self._copy_ahead()
                 new = self._visit()
                 self._allocate()  # Devices copy while the rest is being wired.
                 self.wiring.finish(self.memo)
@@ -258,15 +253,6 @@ class Walk(Agenda):
 
     # --- phases --------------------------------------------------------------
 
-    def _copy_ahead(self) -> None:
-        """Lets devices copy while the walk goes on, if no value can change by then."""
-        is_plain = self.rules.copies_all and self.keep is None
-        if not is_plain or self.backend.is_mutable():
-            return
-        with suppress(Exception):  # It will be raised where it can be told of whom.
-            mine = [v for v in self.root.variables if address(v) not in self.memo]
-            self.ahead = self.backend.copy_ahead([_keras.raw_value(v) for v in mine])
-
     def _visit(self) -> Any:
         """Copies all but the values; twice, if functions were taken for code."""
         given = self.memo.copy()
@@ -349,7 +335,6 @@ class Walk(Agenda):
             _keras.set_raw_value(new, None)
         for collection in (self.memo, self.variables, self._alive, self._allocations):
             collection.clear()
-        self.ahead.clear()
 
     # --- questions about functions -------------------------------------------
 

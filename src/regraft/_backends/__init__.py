@@ -47,14 +47,6 @@ class Framework(Protocol):
             layouts: How to lay each copy out over a mesh, where `has_layouts()`.
         """
 
-    def copy_ahead(self, values: list[Any]) -> dict[int, Any]:
-        """Begins to copy values, unless `is_mutable()`, before it is known whose.
-
-        Returns:
-            The copies, by the addresses of the values; they are `walk.ahead`, from
-            which `copy_values` takes them.
-        """
-
     def cast_value(self, value: Any, dtype: str) -> Any:
         """Returns what a Keras variable holds once its value has another dtype.
 

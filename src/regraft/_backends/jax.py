@@ -18,7 +18,6 @@ from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
-from .._identity import address
 from .._makers.instances import copy_by_attributes
 from . import _jax_relayout
 from ._loss import total_loss
@@ -101,29 +100,9 @@ def copy_values(
     device = walk.rules.device
     if device is not None:
         return _put(values, [jax.sharding.SingleDeviceSharding(device)] * len(values))
-    if all(map(_is_plain, values)):
-        known = [walk.ahead.pop(address(value), None) for value in values]
-        pairs = list(zip(values, known, strict=True))
-        made = iter(_duplicates([value for value, copy in pairs if copy is None]))
-        return [next(made) if copy is None else copy for _, copy in pairs]
+    if all(type(v) is _Array and v.is_fully_addressable for v in values):
+        return _duplicates(values)
     return [_copy_alone(value) for value in values]
-
-
-def copy_ahead(values: list[Any]) -> dict[int, Any]:
-    """Begins to copy arrays that take long.
-
-    With small ones the threads of JAX and Python would wait for each other.
-    """
-    large = [v for v in values if _is_plain(v) and v.nbytes >= _LARGE]
-    large = [v for v in large if not v.is_deleted()]
-    return dict(zip(map(address, large), _duplicates(large), strict=True))
-
-
-_LARGE = 1 << 20
-
-
-def _is_plain(value: Any) -> bool:
-    return type(value) is _Array and bool(value.is_fully_addressable)
 
 
 def cast_value(value: Any, dtype: str) -> Any:

@@ -105,11 +105,6 @@ def copy_values(
     return copies
 
 
-def copy_ahead(values: list[Any]) -> dict[int, Any]:
-    """Copies nothing: a value might be another one when it is needed."""
-    return {}
-
-
 def cast_value(value: Any, dtype: str) -> Any:
     """Returns another variable, on the same device or under the same strategy."""
     with scope_of(None):

@@ -190,11 +190,6 @@ def _like(value: Any, data: Any) -> Any:
     return torch.Tensor._make_subclass(type(value), data, value.requires_grad)
 
 
-def copy_ahead(values: list[Any]) -> dict[int, Any]:
-    """Copies nothing: a value might be another one when it is needed."""
-    return {}
-
-
 def cast_value(value: Any, dtype: str) -> Any:
     """Casts a parameter in place: others than the variable hold it, too."""
     value.data = value.data.to(getattr(torch, dtype))
