@@ -93,3 +93,30 @@ def test_a_precision_of_which_files_tell():
         warnings.simplefilter("error", rg.EditNotSavedWarning)
         rg.clone(model_of(GoodBlock()), dtype="bfloat16")
         rg.clone(model_of(keras.Sequential([layers.Dense(3)])), dtype="bfloat16")
+
+
+def test_weights_that_a_layer_casts_by_itself():
+    x = keras.Input((3,), dtype="int32")
+    model = keras.Model(x, layers.Embedding(9, 2, name="words")(x))
+    model.get_layer("words").embeddings.assign(np.full((9, 2), 1e6))
+    with pytest.raises(rg.PrecisionError, match="too large for float16"):
+        rg.clone(model, dtype="mixed_float16")
+
+
+def test_large_numbers_are_always_whole():
+    known = layers.Normalization(mean=0.0, variance=[46313951232.0] * 5)
+    x = keras.Input((5,))
+    assert rg.clone(keras.Model(x, known(x)), dtype="mixed_bfloat16").built
+
+
+class Holding(Block):
+    """Makes a variable of a value when it is made."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = keras.Variable(np.ones(3, "float32"))
+
+
+def test_a_constructor_that_needs_memory_is_asked_as_well():
+    with pytest.warns(rg.EditNotSavedWarning, match="files will not tell"):
+        rg.clone(model_of(Holding()), dtype="bfloat16")

@@ -16,7 +16,7 @@ def folded():
 
 
 @pytest.mark.parametrize(
-    ("length", "said"), [(16, "14 rows of 7"), (9, "Error: ")], ids=["mixed", "fails"]
+    ("length", "said"), [(16, "62 rows of 31"), (9, "Error: ")], ids=["mixed", "fails"]
 )
 def test_a_batch_does_not_swallow_a_change_between_two_reshapes(length, said):
     with pytest.raises(rg.ShapeError, match="fails or mixes its rows") as caught:
@@ -113,3 +113,14 @@ def test_inputs_that_must_be_alike_are_changed_together(length):
     model = keras.Model([a, b], layers.Add()([a, b]))
     new = rg.graph(model).inputs((length, 4), (length, 4)).build()
     assert new.output_shape == (None, length, 4)
+
+
+class RowsLater(layers.Layer):
+    def call(self, x):
+        return ops.transpose(x, (1, 0, 2, 3))
+
+
+def test_a_map_before_rows():
+    x = keras.Input((14, 14, 3))
+    model = keras.Model(x, RowsLater()(layers.Conv2D(4, 2, 2)(x)))
+    assert rg.clone(model, inputs=(28, 28, 3)).output_shape == (14, None, 14, 4)

@@ -20,7 +20,7 @@ from ._errors import ShapeError, explain
 from ._shape_checks import Shape, first_line, folds_rows
 
 # Batch sizes that are no likely products of others.
-_PRIMES = (7, 11, 13, 17, 19, 23)
+_PRIMES = (31, 37, 41, 43, 47)
 # Some of which an open size can be, in any model that was ever called.
 _SIZES = (2, 16, 64)
 
@@ -134,7 +134,11 @@ def check_rows(model: Any, before: Rows | None) -> None:
 
 
 def _trace(model: Any, inputs: Any) -> list[Shape | None]:
-    return _keras.trace_call(model, (inputs,), {})
+    """Returns the shapes of those outputs that have an open batch."""
+    shapes = _keras.trace_call(model, (inputs,), {})
+    said = [x.shape[:1] for x in _keras.inner_graph(model).outputs]
+    pairs = zip(shapes, said, strict=True)
+    return [shape if first == (None,) else None for shape, first in pairs]
 
 
 def _may_mix_rows(model: Any) -> bool:

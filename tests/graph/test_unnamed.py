@@ -1,5 +1,7 @@
 """Weights to which nobody gave a name, which Keras numbers over all models."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -74,6 +76,31 @@ def test_a_real_network():
     )
     new = rg.clone(model, inputs=(64, 64, 3))
     assert_kept(model, new)
+
+
+class Counted(layers.Layer):
+    """Gives each weight another name, whenever it is built."""
+
+    numbers = itertools.count()
+
+    def build(self, shape):
+        name = f"scale_{next(self.numbers)}"
+        self.scale = self.add_weight(
+            shape=shape[-1:], name=name, initializer="random_normal"
+        )
+
+    def call(self, x):
+        return x * self.scale
+
+
+def test_weights_whose_names_are_counted():
+    x = keras.Input((8, 4))
+    model = keras.Model(x, Counted()(x))
+    new = rg.graph(model).inputs((9, 4)).build()
+    assert_kept(model, new)
+    assert_kept(model, rg.clone(model, inputs=(9, 4)))
+    fresh = rg.clone(model, weights="fresh", seed=1)
+    assert bits(fresh.weights[0]) != bits(model.weights[0])
 
 
 class FromValue(layers.Layer):

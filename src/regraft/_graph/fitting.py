@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -179,13 +180,17 @@ def _change(old: Any, new: Any) -> str:
 
 
 def _by_name(olds: list[Any], news: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields each new variable, behind the old one of its name or None."""
-    free = list(olds)
+    """Yields each new variable, behind the old one of its name or None.
+
+    What has no old one of the very same name may have been numbered anew.
+    """
+    names = {v.name for v in news}
+    free: dict[str, list[Any]] = defaultdict(list)
+    for old in olds:
+        free[old.name if old.name in names else _keras.own_name(old)].append(old)
     for new in news:
-        name = _keras.own_name(new)
-        old = next((v for v in free if _keras.own_name(v) == name), None)
-        free = [v for v in free if v is not old]
-        yield old, new
+        waiting = free[new.name] or free[_keras.own_name(new)]
+        yield waiting.pop(0) if waiting else None, new
 
 
 def _number_alike(old: Any, new: Any) -> None:

@@ -7,6 +7,7 @@ edited may make other insides from its configuration: the file would be wrong.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from .. import _keras
@@ -63,8 +64,10 @@ def warn_of_policies(model: Any, changed: set[int]) -> None:
             is_graph and not _keras.has_own_constructor(layer)
         ):
             continue  # Its configuration has those of the layers inside.
-        told |= {address(x) for x in inside}
-        if not _loads_with_policies(layer):
+        is_kept = _loads_with_policies(layer)
+        if is_kept is not None:
+            told |= {address(x) for x in inside}
+        if is_kept is False:
             warnings.warn(
                 explain(
                     "A layer has another precision inside, and files will not tell.",
@@ -80,14 +83,19 @@ def warn_of_policies(model: Any, changed: set[int]) -> None:
             )
 
 
-def _loads_with_policies(layer: Any) -> bool:
-    with _keras.quiet_globals(), _keras.no_memory(), warnings.catch_warnings():
+def _loads_with_policies(layer: Any) -> bool | None:
+    """Tells whether the layers inside a layer are loaded as they are, if it can be."""
+    again = None
+    with _keras.quiet_globals(draws=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
+        with suppress(Exception), _keras.no_memory():
             again = _loaded(layer)
-        except Exception:  # What cannot be loaded is not loaded wrongly.
-            return True
+        if again is None:  # It may make variables of values, which need memory.
+            with suppress(Exception):
+                again = _loaded(layer)
+    if again is None:
+        return None
     mine, other = _keras.all_layers(layer), _keras.all_layers(again)
     if [type(x) for x in mine] != [type(x) for x in other]:
-        return True
+        return None
     return [x.dtype_policy for x in mine] == [x.dtype_policy for x in other]

@@ -35,9 +35,10 @@ def set_policy(layer: Any, policy: Any) -> None:
 
 
 def autocast_variables(layer: Any) -> list[Any]:
-    """Returns the variables of a layer that are cast in each of its calls."""
-    if not layer.autocast:
-        return []
+    """Returns the variables of a layer that are cast in each of its calls.
+
+    A layer that says it does not cast does it by itself, as an `Embedding`.
+    """
     own = own_variables(layer)
     return [v for v in own if v._autocast and is_float(standard_dtype(v))]
 

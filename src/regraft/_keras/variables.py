@@ -11,7 +11,6 @@ import numpy as np
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.random.seed_generator import make_default_seed
 from keras.src.utils.dtype_utils import dtype_size
-from keras.src.utils.naming import to_snake_case
 
 
 def raw_value(variable: Any) -> Any:
@@ -36,14 +35,12 @@ def shape_of(variable: Any) -> tuple[int, ...]:
 
 
 def own_name(variable: Any) -> str:
-    """Returns the name that a variable was given.
+    """Returns the name that a variable was given, without a number.
 
-    Keras numbers the others, over all models: `variable_7`. A layer that is built again
-    has others then.
+    Keras numbers variables without a name over all models, `variable_7`, and some code
+    does so with its own. A layer that is built again has others then.
     """
-    automatic = to_snake_case(type(variable).__name__)
-    is_automatic = re.fullmatch(rf"{automatic}(_\d+)?", variable.name)
-    return automatic if is_automatic else str(variable.name)
+    return re.sub(r"_\d+$", "", variable.name)
 
 
 def kind_of(variable: Any) -> tuple[Any, ...]:
@@ -80,7 +77,7 @@ def set_path(variable: Any, path: str) -> None:
 
 
 def set_number(variable: Any, other: Any) -> None:
-    """Gives a variable that Keras named by a number the number of another one."""
+    """Gives a variable the number in the name of another one of its name."""
     if variable.name != other.name and own_name(variable) == own_name(other):
         place, slash, _ = variable.path.rpartition("/")
         vars(variable)["_name"] = other.name
