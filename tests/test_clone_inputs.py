@@ -574,7 +574,7 @@ def test_code_that_lets_the_batch_make_up_for_a_change_is_refused():
     for part in (rows, Halves(8, name="part")):
         text = refused(chain(part, shape=(4, 8)), (8, 8))
         assert "where: net/part" in text
-        assert "of 31 rows it makes 14: a fixed shape in its code" in text
+        assert "of 31 rows it makes 62: a fixed shape in its code" in text
         assert rg.clone(chain(part, shape=(4, 8)), inputs=(2, 16)).built
 
 

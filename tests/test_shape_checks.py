@@ -134,3 +134,14 @@ def test_a_layer_that_reads_another_follows():
     x, embedding = keras.Input((5,), dtype="int32"), layers.Embedding(9, 4)
     model = keras.Model(x, TiedHead(embedding)(embedding(x)))
     assert rg.clone(model, inputs=(7,)).output_shape == (None, 7, 9)
+
+
+def test_products_are_not_made_element_by_element():
+    model = model_of(lambda x: attend(layers.Dense(8)(x)))
+    assert rg.clone(model, inputs=(1, 4)).output_shape == (None, 1, 8)
+    assert by_graph(model, (1, 4)).output_shape == (None, 1, 8)
+
+
+def attend(x):
+    """There are as many steps as features."""
+    return ops.matmul(ops.matmul(x, ops.transpose(x, (0, 2, 1))), x)

@@ -199,7 +199,10 @@ def made_again(layer: Any) -> Any:
     if not has_trusted_config(layer):
         return None
     with suppress(Exception):  # Whatever a user's constructor raises.
-        return type(layer).from_config(layer.get_config())
+        config = layer.get_config()
+        # A constructor may change what it is given.
+        if not any(isinstance(x, Layer | Variable) for x in leaves(config)):
+            return type(layer).from_config(config)
     # A configuration has more than some constructors take: `trainable`, `dtype`.
     noted = vars(layer).get("_auto_config")
     if noted is not None:

@@ -188,12 +188,21 @@ def is_reshape(operation: Any) -> bool:
 def is_elementwise(operation: Any) -> bool:
     """Tells whether an operation may work on tensors element by element.
 
-    Keras calls the arguments of those that do `x1` and `x2`; some others, as well.
+    Keras calls the arguments of those that do `x1` and `x2`, as those of products.
     """
     if isinstance(operation, keras.layers.Layer):
         apart = (keras.layers.Concatenate, keras.layers.Dot)
         return isinstance(operation, Merge) and not isinstance(operation, apart)
+    if type(operation).__name__ in _PRODUCTS:
+        return False
     return {"x1", "x2"} <= inspect.signature(operation.call).parameters.keys()
+
+
+# Not every version of Keras has all of them.
+_PRODUCTS = frozenset(
+    {"Append", "Correlate", "Cross", "Dot", "Inner", "Kron", "Matmul", "Outer"}
+    | {"Tensordot", "Vdot"}
+)
 
 
 def fixed_ends(operation: Any, args: Any, kwargs: Any) -> list[tuple[int, int]]:
