@@ -62,8 +62,8 @@ class Build:
         self._copy()
         try:
             new = self._assembly.operation(table.root)
-            meaning.check_rows_of(new, rows)
             self._fitting.raise_if_refused(table[table.root].name)
+            meaning.check_rows_of(new, rows)
             self._rename_outputs()
             self._let_optimizers_follow()
             self._say_what_files_lose()

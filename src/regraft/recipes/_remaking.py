@@ -19,6 +19,7 @@ from .._errors import CopyError, UsageError, explain
 from .._graph.assemble import set_attribute
 from .._graph.attributes import changes
 from .._identity import address
+from .._shape_checks import first_line
 from .._walk import Walk
 from ._common import value
 
@@ -125,14 +126,10 @@ def _build(new: Any, layer: Any, shape: Any, where: str) -> None:
                 f"This {type(layer).__name__} cannot be built for another size.",
                 where=where,
                 expected="a layer whose `build()` may be called again",
-                received=f"{type(error).__name__}: {_first_line(error)}",
+                received=f"{type(error).__name__}: {first_line(error)}",
                 fix="replace the layer yourself with `Graph.replace`",
             )
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")[:200]
 
 
 @contextmanager
