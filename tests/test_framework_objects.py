@@ -100,6 +100,23 @@ def test_what_was_set_on_a_variable_is_copied():
 
 
 @on_tensorflow
+def test_a_variable_that_was_made_in_a_traced_function():
+    held = []
+
+    @tf.function
+    def make():
+        if not held:
+            held.append(tf.Variable([1.0, 2.0]))
+        return held[0] + 1
+
+    make()
+    layer = net(held[0])
+    new = regraft.clone(layer)
+    assert type(held[0]).__name__ == "UnliftedInitializerVariable"
+    assert not list(regraft.diff(layer, new))
+
+
+@on_tensorflow
 def test_a_variable_under_a_strategy_keeps_what_was_set_on_it():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
