@@ -15,7 +15,7 @@ from .._errors import CopyError, explain
 from .._identity import address
 from .classes import Variable
 from .globals import quiet_globals
-from .variables import raw_value, set_number, to_numpy
+from .variables import raw_value, set_number, set_path, to_numpy
 from .wrappers import CHECKPOINT_PARTS, containers, plain_container, refill
 
 # What a model made for itself while it ran: compiled functions, iterators, the
@@ -120,6 +120,7 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
                 raise _cannot_start_anew(opt, name)
             if isinstance(new, Variable):
                 set_number(new, variable)
+                set_path(new, variable.path)  # TensorFlow builds it in a scope.
 
 
 def build_optimizer(optimizer: Any, variables: list[Any]) -> None:
