@@ -70,6 +70,7 @@ def test_another_shape_is_told():
     assert [v.path for v in last.weights] == [v.path for v in old.weights]
 
 
+@pytest.mark.wiring
 def test_a_real_network():
     model = keras.applications.ConvNeXtTiny(
         weights=None, include_top=False, input_shape=(32, 32, 3)
