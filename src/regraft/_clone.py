@@ -223,8 +223,7 @@ def _share_weights(walk: Walk) -> None:
     """Lets every weight stand for itself; random and training state is copied."""
     seen = Walk(walk.root, keep=walk.keep).survey()
     private = {address(generator.state) for generator, _ in seen.seed_generators}
-    for owners in (seen.metrics, seen.optimizers):
-        private |= {address(v) for owner, _ in owners for v in owner.variables}
+    private |= _variables_of(old for old, _ in (*seen.metrics, *seen.optimizers))
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
 
@@ -259,9 +258,10 @@ def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:
 
 
 def _reset_training(walk: Walk) -> None:
-    before = _slots(walk)
-    _keras.rebuild_optimizer(new for _, new in walk.optimizers)
-    gone = before - _slots(walk)
+    optimizers = [new for _, new in walk.optimizers]
+    before = _variables_of(optimizers)
+    _keras.rebuild_optimizer(optimizers)
+    gone = before - _variables_of(optimizers)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer) and operation.compiled:
@@ -269,8 +269,8 @@ def _reset_training(walk: Walk) -> None:
                 metric.reset_state()
 
 
-def _slots(walk: Walk) -> set[int]:
-    return {address(v) for _, optimizer in walk.optimizers for v in optimizer.variables}
+def _variables_of(owners: Iterable[Any]) -> set[int]:
+    return {address(variable) for owner in owners for variable in owner.variables}
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import _backends, _keras
 from ._errors import CopyError, explain
-from ._ghosts import ghost_of, ghost_with_parts
+from ._ghosts import ghost_of, ghost_with_parts, ids_inside
 from ._identity import address
 from ._walk import Keep, Walk
 
@@ -128,21 +128,21 @@ def _redraw_inside(
         variables: Those of the original and of the copy, which are not new: a layer
             may be made with the very layers that it holds.
     """
-    mine = {address(layer) for layer in layers}
+    left = {address(layer) for layer in layers if _undrawn(layer, drawn)}
     known = {address(v) for pair in variables for v in pair}
-    left = [layer for layer in layers if _undrawn(layer, drawn)]
     owners = [(layer, _keras.all_layers(layer)) for layer in layers if left]
     for owner, inside in sorted(owners, key=lambda pair: len(pair[1])):
-        parts = [part if address(part) in mine else None for part in inside]
-        if not any(part is not None and _undrawn(part, drawn) for part in parts):
+        wanted = [part for part in inside if address(part) in left]
+        if not any(_undrawn(part, drawn) for part in wanted):
             continue
         ghost = _ghost_by_config(owner)
         others = [] if ghost is None else _keras.all_layers(ghost)
         if [type(x) for x in others] == [type(x) for x in inside]:
-            for part, other in zip(parts, others, strict=True):
-                made = _keras.own_variables(other) if part is not None else []
-                made = [v for v in made if address(v) not in known]
-                _move_values(made, _undrawn(part, drawn) if made else [], drawn)
+            for part, other in zip(inside, others, strict=True):
+                if address(part) in left:
+                    made = _keras.own_variables(other)
+                    made = [v for v in made if address(v) not in known]
+                    _move_values(made, _undrawn(part, drawn), drawn)
 
 
 def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:
@@ -252,7 +252,7 @@ def _ghost_by_build(layer: Any, keep: Keep | None, *, blank: bool = False) -> An
     shapes = _keras.build_shapes(layer)
     if shapes is None:
         return None
-    inside = {address(part) for part in _keras.all_layers(layer)} - {address(layer)}
+    inside = ids_inside(layer)
     for settled in ((), inside) if inside else ((),):
         ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
         if blank:

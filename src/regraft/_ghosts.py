@@ -46,6 +46,11 @@ def on_same_variables(layer: Any, *, keep: Keep | None = None) -> Walk:
     return walk
 
 
+def ids_inside(layer: Any) -> set[int]:
+    """Returns the ids of the layers inside a layer, for them to be settled."""
+    return {address(part) for part in _keras.all_layers(layer)} - {address(layer)}
+
+
 def ghost_of(layer: Any, *, keep: Keep | None = None) -> tuple[Any, list[Any]]:
     """Returns a copy of a layer that can be built again, and all operations in it.
 

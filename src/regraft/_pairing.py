@@ -30,6 +30,20 @@ def paired_variables(old: Any, new: Any) -> Iterator[tuple[Any, Any]]:
         yield variable, partners.get(address(variable), variable)
 
 
+def named_alike(olds: list[Any], news: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yields each new variable, behind the old one of its name or None.
+
+    What has no old one of the very same name may have been numbered anew.
+    """
+    names = {v.name for v in news}
+    free: dict[str, list[Any]] = defaultdict(list)
+    for old in olds:
+        free[old.name if old.name in names else _keras.own_name(old)].append(old)
+    for new in news:
+        waiting = free[new.name] or free[_keras.own_name(new)]
+        yield waiting.pop(0) if waiting else None, new
+
+
 def _pair_by_name(
     olds: list[Any], news: list[Any], partners: dict[int, Any], *, same_shape: bool
 ) -> None:

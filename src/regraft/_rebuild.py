@@ -18,8 +18,7 @@ import numpy as np
 
 from . import _keras
 from ._atoms import ATOMS
-from ._ghosts import ghost_with_parts
-from ._identity import address
+from ._ghosts import ghost_with_parts, ids_inside
 from ._pairing import paired_variables
 from ._refit import quantize_alike, weights
 from ._rows import run_before, with_rows
@@ -163,9 +162,8 @@ def _can_be_built(layer: Any, arguments: Arguments) -> bool:
 
 def _ghost_on_parts(layer: Any, arguments: Arguments) -> Any:
     """Builds a layer again that reads those inside it, which keep their variables."""
-    inside = {address(x) for x in _keras.all_layers(layer)} - {address(layer)}
     with suppress(Exception):  # Whatever a user's layer raises.
-        return _ghost(layer, arguments, settled=inside)
+        return _ghost(layer, arguments, settled=ids_inside(layer))
     return None
 
 

@@ -244,10 +244,10 @@ def lasting_kind(kind: type) -> type:
     Some variables come out of an assignment, or out of a function that was traced, and
     have classes that tell how they came about.
     """
-    is_plain = issubclass(kind, BaseResourceVariable)
-    return (
-        ResourceVariable if is_plain and ResourceVariable not in kind.__mro__ else kind
-    )
+    is_lasting = issubclass(kind, ResourceVariable)
+    if issubclass(kind, BaseResourceVariable) and not is_lasting:
+        return ResourceVariable
+    return kind
 
 
 def _variable_like(value: Any) -> Any:

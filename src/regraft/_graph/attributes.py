@@ -136,7 +136,9 @@ def _meant(layer: Any, config: dict[str, Any], name: str, value: Any) -> Any:
     """
     if isinstance(value, str):
         with _keras.quiet_globals(), suppress(Exception):
-            made = getattr(_made(layer, {**config, name: value}, is_built=False), name)
+            made = getattr(
+                _keras.made_from(layer, {**config, name: value}, is_built=False), name
+            )
             if callable(made):
                 return made
     return _like(getattr(layer, name, None), value)
@@ -150,7 +152,7 @@ def _derived(
     is_built: bool,
 ) -> dict[str, Any]:
     def made(config: dict[str, Any]) -> Any:
-        return _made(layer, config, is_built=is_built)
+        return _keras.made_from(layer, dict(config), is_built=is_built)
 
     with _keras.quiet_globals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -206,16 +208,6 @@ def _casts_variables(layer: Any, new: dict[str, Any], where: str) -> UsageError:
             "...})`, which checks that the values fit",
         )
     )
-
-
-def _made(layer: Any, config: dict[str, Any], *, is_built: bool) -> Any:
-    made = type(layer).from_config(dict(config))
-    is_built &= isinstance(layer, _keras.Layer) and layer.built
-    if is_built and not made.built:
-        shapes = layer.get_build_config()
-        if shapes is not None:
-            made.build_from_config(shapes)
-    return made
 
 
 _OTHER_PARTS: Any = object()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from .. import _keras
 from .._errors import MismatchError, UsageError, explain
 from .._identity import address
+from .._pairing import named_alike
 from .._refit import quantize_alike, refit, shapes_of_states, states
 from .._rename import rename_layer
 
@@ -72,9 +72,10 @@ class Fitting:
                     quantize_alike(fitted, layer)
                 _keras.forget_calls(fitted)
             _name_alike(layer, fitted)
-            _number_alike(layer, fitted)
+            pairs = list(named_alike(layer.variables, fitted.variables))
+            _number_alike(fitted, pairs)
             self._note_quantized(layer)
-            self._carry_over(layer.variables, fitted.variables)
+            self._carry_over(pairs)
             if shapes_of_states(layer) == shapes_of_states(fitted):
                 for old, new in zip(states(layer), states(fitted), strict=True):
                     new.assign(np.array(_keras.to_numpy(old)))
@@ -82,10 +83,10 @@ class Fitting:
 
     def take_over(self, old: Any, new: Any, memo: dict[int, Any]) -> None:
         """Gives a new layer the weights of the one whose place it has."""
-        sources = old.variables
+        pairs = list(named_alike(old.variables, new.variables))
         self._note_quantized(old)
-        self._carry_over(sources, new.variables)
-        for source, variable in _by_name(sources, new.variables):
+        self._carry_over(pairs)
+        for source, variable in pairs:
             if source is not None:
                 self.sources[address(variable)] = source
 
@@ -93,8 +94,8 @@ class Fitting:
         for part in filter(_keras.is_quantized, _keras.all_layers(layer)):
             self._quantized |= {address(v) for v in _keras.own_variables(part)}
 
-    def _carry_over(self, olds: list[Any], news: list[Any]) -> None:
-        for old, new in _by_name(olds, news):
+    def _carry_over(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        for old, new in pairs:
             if old is None:
                 self.fates[address(new)] = "fresh"
             elif self._loses_its_meaning(old, new):
@@ -179,27 +180,13 @@ def _change(old: Any, new: Any) -> str:
     return f"{old.path} {tuple(old.shape)}{said[0]} -> {tuple(new.shape)}{said[1]}"
 
 
-def _by_name(olds: list[Any], news: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields each new variable, behind the old one of its name or None.
-
-    What has no old one of the very same name may have been numbered anew.
-    """
-    names = {v.name for v in news}
-    free: dict[str, list[Any]] = defaultdict(list)
-    for old in olds:
-        free[old.name if old.name in names else _keras.own_name(old)].append(old)
-    for new in news:
-        waiting = free[new.name] or free[_keras.own_name(new)]
-        yield waiting.pop(0) if waiting else None, new
-
-
-def _number_alike(old: Any, new: Any) -> None:
+def _number_alike(layer: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Numbers variables without a name of their own as they were numbered."""
-    for variable, twin in _by_name(old.variables, new.variables):
-        if variable is not None:
-            _keras.set_number(twin, variable)
-    for layer in _keras.all_layers(new):
-        _keras.retrack(layer)
+    for old, new in pairs:
+        if old is not None:
+            _keras.set_number(new, old)
+    for part in _keras.all_layers(layer):
+        _keras.retrack(part)
 
 
 def _name_alike(old: Any, new: Any) -> None:

@@ -46,8 +46,7 @@ def rows_of(table: Table) -> Rows | None:
     if not _has_other_inputs(table):
         return None
     model = on_same_variables(table.read[table.root].operation).run()
-    now = [table.scope.tensor(slot) for slot in slots_in(table.scope.inputs)]
-    return rows_before(model, _keras.inner_graph(model).input, now)
+    return rows_before(model, _keras.inner_graph(model).input, _inputs(table))
 
 
 def check_rows_of(model: Any, before: Rows | None) -> None:
@@ -61,6 +60,9 @@ def _has_other_inputs(table: Table) -> bool:
     if table.root not in table.read or table.read[table.root].operation is None:
         return False
     graph = _keras.inner_graph(table.read[table.root].operation)
-    now = [table.scope.tensor(slot) for slot in slots_in(table.scope.inputs)]
-    old = [x.shape for x in graph.inputs]
-    return len(old) == len(now) and old != [x.shape for x in now]
+    old, now = ([x.shape for x in inputs] for inputs in (graph.inputs, _inputs(table)))
+    return len(old) == len(now) and old != now
+
+
+def _inputs(table: Table) -> list[Any]:
+    return [table.scope.tensor(slot) for slot in slots_in(table.scope.inputs)]

@@ -10,6 +10,7 @@ from .comparing import *
 from .globals import *
 from .graph import *
 from .layers import *
+from .making import *
 from .mapping import *
 from .names import *
 from .operations import *

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import Any
 
 import keras
@@ -11,11 +10,10 @@ from keras.src.layers.input_spec import InputSpec
 from keras.src.layers.layer import Layer
 from keras.src.models.functional import Functional
 from keras.src.ops.operation import Operation
-from keras.src.utils.python_utils import is_default
 from keras.src.utils.tracking import DotNotTrackScope
 
 from .._identity import address
-from .classes import KerasTensor, Model, Sequential, Variable
+from .classes import KerasTensor, Sequential, Variable
 from .graph import history, inner_graph
 from .trees import leaves
 from .variables import kind_of, own_name, raw_value
@@ -177,40 +175,6 @@ def _any_size(spec: Any) -> Any:
     )
 
 
-def has_trusted_config(layer: Any) -> bool:
-    """Tells whether `get_config()` describes what the constructor was given.
-
-    A subclassed model without a `get_config` of its own reports the defaults of
-    its constructor's arguments, whatever it was really given.
-    """
-    if isinstance(layer, Model) and is_default(layer.get_config):
-        code = type(layer).__init__.__code__
-        takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
-        return not takes_arguments
-    return True
-
-
-def made_again(layer: Any) -> Any:
-    """Makes a layer as its configuration says, or as its constructor was called.
-
-    Returns:
-        The layer, or None if neither is known or works.
-    """
-    if not has_trusted_config(layer):
-        return None
-    with suppress(Exception):  # Whatever a user's constructor raises.
-        config = layer.get_config()
-        # A constructor may change what it is given.
-        if not any(isinstance(x, Layer | Variable) for x in leaves(config)):
-            return type(layer).from_config(config)
-    # A configuration has more than some constructors take: `trainable`, `dtype`.
-    noted = vars(layer).get("_auto_config")
-    if noted is not None:
-        with suppress(Exception):
-            return type(layer)(**noted.config)
-    return None
-
-
 def input_specs(model: Any) -> Any:
     """Returns what a model expects as input: a structure of symbolic tensors."""
     graph = inner_graph(model) if isinstance(model, Operation) else None
@@ -354,72 +318,6 @@ def set_class(model: Any, kind: type) -> None:
     model.__class__ = kind
 
 
-# What Keras, torch and TensorFlow keep on every layer for themselves.
-_BOOKKEEPING = frozenset(
-    {
-        "name",
-        "_path",
-        "_parent_path",
-        "_inbound_nodes",
-        "_outbound_nodes",
-        "_tracker",
-        "_lock",
-        "_layers",
-        "_metrics",
-        "_seed_generators",
-        "_trainable_variables",
-        "_non_trainable_variables",
-        "_call_signature",
-        "_build_shapes_dict",
-        "_modules",
-        "_parameters",
-        "_buffers",
-        "_torch_params",
-        "_obj_reference_counts_dict",
-        "_unconditional_checkpoint_dependencies",
-        "_unconditional_dependency_names",
-        "build",
-        "quantize",
-    }
-)
-
-
-def own_attributes(layer: Any) -> dict[str, Any]:
-    """Returns what a layer's class and its user put on it, by name."""
-    state = vars(layer)
-    names = [*state, *(state.get("_modules") or ()), *(state.get("_parameters") or ())]
-    kept = [n for n in dict.fromkeys(names) if n not in _BOOKKEEPING]
-    return {n: getattr(layer, n) for n in kept if not n.startswith("_self_")}
-
-
 def runs_its_graph(model: Any) -> bool:
     """Tells whether calling a model does nothing but what its graph says."""
     return type(model).call in (Functional.call, Sequential.call)
-
-
-# What a class may have of its own, and compute the same.
-_HOW_IT_IS_MADE = frozenset(
-    {
-        *("build", "get_config", "from_config", "get_build_config"),
-        *("build_from_config", "compute_output_shape", "compute_output_spec"),
-        *("save_own_variables", "load_own_variables"),
-    }
-)
-
-
-def computes_like(layer: Any, *kinds: Any) -> bool:
-    """Tells whether a layer does what layers of one of these classes do, and no more.
-
-    A class that inherits may do something else by its `call`, or by what that uses: a
-    method, or a property in the place of a weight.
-    """
-    return any(_computes_like(layer, kind) for kind in kinds)
-
-
-def _computes_like(layer: Any, kind: Any) -> bool:
-    if not isinstance(layer, kind) or "call" in vars(layer):
-        return False
-    own = type(layer).__mro__[: type(layer).__mro__.index(kind)]
-    names = {name for each in own for name in vars(each) if hasattr(kind, name)}
-    names = {n for n in names if n == "__call__" or not n.startswith("__")}
-    return not names - _HOW_IT_IS_MADE - {"_api_export_path", "_api_export_symbol_id"}

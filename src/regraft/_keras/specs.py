@@ -200,8 +200,10 @@ def is_elementwise(operation: Any) -> bool:
 
 # Not every version of Keras has all of them.
 _PRODUCTS = frozenset(
-    {"Append", "Correlate", "Cross", "Dot", "Inner", "Kron", "Matmul", "Outer"}
-    | {"Tensordot", "Vdot"}
+    {
+        *("Append", "Correlate", "Cross", "Dot", "Inner"),
+        *("Kron", "Matmul", "Outer", "Tensordot", "Vdot"),
+    }
 )
 
 

@@ -19,6 +19,7 @@ from .._errors import CopyError, UsageError, explain
 from .._graph.assemble import set_attribute
 from .._graph.attributes import changes
 from .._identity import address
+from .._pairing import named_alike
 from .._shape_checks import first_line
 from .._walk import Walk
 from ._common import value
@@ -57,11 +58,11 @@ def remade(
         set_attribute(new, way, found)
     _build(new, layer, shape, where)
     was, now = (inside[0].variables, inside[1].variables) if inside else ([], [])
-    old = _by_order(layer.variables, was)
-    made = _by_order(new.variables, now)
-    _check_made(old, made, weights, where)
-    for key, variable in made.items():
-        _fill(variable, old.get(key), weights.get(variable.name), where)
+    olds = _without(layer.variables, was)
+    pairs = list(named_alike(olds, _without(new.variables, now)))
+    _check_made(olds, pairs, weights, where)
+    for old, variable in pairs:
+        _fill(variable, old, weights.get(variable.name), where)
     _take_over_states(layer, new)
     for part in _keras.all_layers(new):
         _keras.retrack(part)  # Variables have their names by now.
@@ -150,29 +151,24 @@ def _nothing_drawn(layer: Any) -> Iterator[None]:
             state[name] = initializer
 
 
-_Variables = dict[tuple[str, int], Any]
-
-
-def _by_order(variables: Sequence[Any], others: Sequence[Any]) -> _Variables:
-    """Returns variables without others, by name, those of one name counted."""
+def _without(variables: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     left_out = {address(variable) for variable in others}
-    found: _Variables = {}
-    for variable in variables:
-        if address(variable) not in left_out:
-            mine = _keras.own_name(variable)
-            found[mine, sum(name == mine for name, _ in found)] = variable
-    return found
+    return [variable for variable in variables if address(variable) not in left_out]
 
 
 def _check_made(
-    old: _Variables, made: _Variables, weights: Mapping[str, Any], where: str
+    olds: list[Any],
+    pairs: list[tuple[Any, Any]],
+    weights: Mapping[str, Any],
+    where: str,
 ) -> None:
     """Refuses variables that `build()` did not make, and that are needed."""
-    for key, variable in old.items():
-        if key not in made:
+    made = {address(old) for old, _ in pairs}
+    for variable in olds:
+        if address(variable) not in made:
             said = f"a variable of shape {tuple(variable.shape)} that it does not make"
             raise _keeps_its_weights(f"{where}: {variable.name}", said)
-    names = {variable.name for variable in made.values()}
+    names = {variable.name for _, variable in pairs}
     for name, found in weights.items():
         if name not in names and not callable(found):
             raise _keeps_its_weights(f"{where}: {name}", "no such weight")

@@ -1,0 +1,138 @@
+"""How a layer is made, what is on it then, and how it can be made once more."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from keras.src.layers.layer import Layer
+from keras.src.utils.python_utils import is_default
+
+from .classes import Model, Variable
+from .trees import leaves
+
+
+def has_trusted_config(layer: Any) -> bool:
+    """Tells whether `get_config()` describes what the constructor was given.
+
+    A subclassed model without a `get_config` of its own reports the defaults of
+    its constructor's arguments, whatever it was really given.
+    """
+    if isinstance(layer, Model) and is_default(layer.get_config):
+        code = type(layer).__init__.__code__
+        takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
+        return not takes_arguments
+    return True
+
+
+def plain_config(layer: Any) -> dict[str, Any] | None:
+    """Returns a layer's configuration, if it is one that a file can hold.
+
+    None if there are layers or variables in it. A constructor would be given them
+    themselves, and may change them.
+    """
+    config: dict[str, Any] = layer.get_config()
+    is_plain = not any(isinstance(x, Layer | Variable) for x in leaves(config))
+    return config if is_plain else None
+
+
+def made_from(layer: Any, config: dict[str, Any], *, is_built: bool = True) -> Any:
+    """Makes a layer from a configuration, built for what another one is built for.
+
+    Args:
+        layer: The other one, which the configuration describes, or did.
+        config: The configuration.
+        is_built: Whether it is to be built, if the other one is.
+    """
+    made = type(layer).from_config(config)
+    if is_built and isinstance(layer, Layer) and layer.built and not made.built:
+        shapes = layer.get_build_config()
+        if shapes is not None:
+            made.build_from_config(shapes)
+    return made
+
+
+def made_again(layer: Any) -> Any:
+    """Makes a layer as its configuration says, or as its constructor was called.
+
+    Returns:
+        The layer, or None if neither is known or works.
+    """
+    if not has_trusted_config(layer):
+        return None
+    with suppress(Exception):  # Whatever a user's constructor raises.
+        config = plain_config(layer)
+        if config is not None:
+            return type(layer).from_config(config)
+    # A configuration has more than some constructors take: `trainable`, `dtype`.
+    noted = vars(layer).get("_auto_config")
+    if noted is not None:
+        with suppress(Exception):
+            return type(layer)(**noted.config)
+    return None
+
+
+# What Keras, torch and TensorFlow keep on every layer for themselves.
+_BOOKKEEPING = frozenset(
+    {
+        "name",
+        "_path",
+        "_parent_path",
+        "_inbound_nodes",
+        "_outbound_nodes",
+        "_tracker",
+        "_lock",
+        "_layers",
+        "_metrics",
+        "_seed_generators",
+        "_trainable_variables",
+        "_non_trainable_variables",
+        "_call_signature",
+        "_build_shapes_dict",
+        "_modules",
+        "_parameters",
+        "_buffers",
+        "_torch_params",
+        "_obj_reference_counts_dict",
+        "_unconditional_checkpoint_dependencies",
+        "_unconditional_dependency_names",
+        "build",
+        "quantize",
+    }
+)
+
+
+def own_attributes(layer: Any) -> dict[str, Any]:
+    """Returns what a layer's class and its user put on it, by name."""
+    state = vars(layer)
+    names = [*state, *(state.get("_modules") or ()), *(state.get("_parameters") or ())]
+    kept = [n for n in dict.fromkeys(names) if n not in _BOOKKEEPING]
+    return {n: getattr(layer, n) for n in kept if not n.startswith("_self_")}
+
+
+# What a class may have of its own, and compute the same.
+_HOW_IT_IS_MADE = frozenset(
+    {
+        *("build", "get_config", "from_config", "get_build_config"),
+        *("build_from_config", "compute_output_shape", "compute_output_spec"),
+        *("save_own_variables", "load_own_variables"),
+    }
+)
+
+
+def computes_like(layer: Any, *kinds: Any) -> bool:
+    """Tells whether a layer does what layers of one of these classes do, and no more.
+
+    A class that inherits may do something else by its `call`, or by what that uses: a
+    method, or a property in the place of a weight.
+    """
+    return any(_computes_like(layer, kind) for kind in kinds)
+
+
+def _computes_like(layer: Any, kind: Any) -> bool:
+    if not isinstance(layer, kind) or "call" in vars(layer):
+        return False
+    own = type(layer).__mro__[: type(layer).__mro__.index(kind)]
+    names = {name for each in own for name in vars(each) if hasattr(kind, name)}
+    names = {n for n in names if n == "__call__" or not n.startswith("__")}
+    return not names - _HOW_IT_IS_MADE - {"_api_export_path", "_api_export_symbol_id"}
