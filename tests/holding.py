@@ -9,8 +9,8 @@ import regraft
 class Holder(layers.Layer):
     """A layer with one attribute, past Keras's tracking."""
 
-    def __init__(self, value):
-        super().__init__(name="holder")
+    def __init__(self, value=None, name="holder"):
+        super().__init__(name=name)
         object.__setattr__(self, "value", value)
 
     def call(self, x):

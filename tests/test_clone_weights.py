@@ -1,0 +1,222 @@
+"""`clone(weights=..., seed=..., compiled=...)`: fresh, shared and re-seeded."""
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from small import all_equal, batch, small_model, trained_model, values
+
+import regraft
+
+
+def test_fresh_weights_are_reproducible_and_differ_by_seed():
+    model = trained_model()
+    one, same, two = (
+        regraft.clone(model, weights="fresh", seed=seed) for seed in (1, 1, 2)
+    )
+    assert all_equal(values(one), values(same))
+    kernels = [m.layers[0].kernel.numpy() for m in (model, one, two)]
+    assert not np.array_equal(kernels[0], kernels[1])
+    assert not np.array_equal(kernels[1], kernels[2])
+    assert not one.layers[1].moving_mean.numpy().any()  # Batch statistics start anew.
+    assert int(one.optimizer.iterations) == 0
+    one.train_on_batch(*batch())
+
+
+def test_fresh_without_a_seed_draws_new_values_each_time():
+    model = small_model()
+    one, two = (regraft.clone(model, weights="fresh") for _ in range(2))
+    kernels = [m.layers[0].kernel.numpy() for m in (model, one, two)]
+    assert not np.array_equal(kernels[0], kernels[1])
+    assert not np.array_equal(kernels[1], kernels[2])
+    bound = np.sqrt(6 / (4 + 3))  # Glorot uniform, as the layer's initializer says.
+    assert np.abs(kernels[1]).max() <= bound
+
+
+def test_a_fixed_initializer_seed_is_kept_unless_a_seed_is_given():
+    initializer = keras.initializers.RandomNormal(seed=11)
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, kernel_initializer=initializer)]
+    )
+    first = model.layers[0].kernel.numpy().copy()
+    model.layers[0].kernel.assign(first * 2)
+    again = regraft.clone(model, weights="fresh").layers[0].kernel.numpy()
+    np.testing.assert_array_equal(first, again)
+    other = regraft.clone(model, weights="fresh", seed=5).layers[0].kernel.numpy()
+    assert not np.array_equal(first, other)
+
+
+def test_fresh_keeps_what_adapt_learned():
+    model = keras.Sequential(
+        [keras.Input((2,)), layers.Normalization(), layers.Dense(2)]
+    )
+    model.layers[0].adapt(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    copy = regraft.clone(model, weights="fresh", seed=1)
+    assert all_equal(values(model.layers[0]), values(copy.layers[0]))
+    assert not np.array_equal(
+        model.layers[1].kernel.numpy(), copy.layers[1].kernel.numpy()
+    )
+
+
+class Scaled(layers.Layer):
+    """Makes its variable in the constructor, where no `build()` can repeat it."""
+
+    def __init__(self, start=2.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+        self.start = start
+
+    def call(self, x):
+        return x * self.scale
+
+
+class Opaque(layers.Layer):
+    def __init__(self, source, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = keras.Variable(source.start, name="weight")
+
+    def call(self, x):
+        return x * self.weight
+
+
+def test_fresh_reaches_variables_made_in_the_constructor_or_refuses():
+    model = keras.Sequential([keras.Input((2,)), Scaled()])
+    model.layers[0].scale.assign(7.0)
+    assert regraft.clone(model, weights="fresh").layers[0].scale.numpy() == 1.0
+    model = keras.Sequential([keras.Input((2,)), Opaque(Scaled(), name="opaque")])
+    with pytest.raises(regraft.CopyError, match="cannot be drawn anew") as error:
+        regraft.clone(model, weights="fresh")
+    assert "opaque" in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+@pytest.mark.parametrize("weights", ["fresh", "share"])
+def test_what_keep_names_is_kept_whatever_becomes_of_the_weights(weights):
+    class Guarded(layers.Dense):
+        def __init__(self, units):
+            super().__init__(units)
+            self.lock = threading.Lock()
+
+    model = keras.Sequential([keras.Input((4,)), Guarded(2)])
+    lock = model.layers[0].lock
+    copy = regraft.clone(model, weights=weights, keep=(lock,))
+    assert copy.layers[0] is not model.layers[0]
+    assert copy.layers[0].lock is lock
+    is_shared = copy.layers[0].kernel is model.layers[0].kernel
+    assert is_shared == (weights == "share")
+
+
+def test_slots_that_start_as_the_weights_start_as_the_fresh_ones():
+    # It keeps a second set of weights, which begins as a copy of the first.
+    def compiled(model):
+        optimizer = keras.optimizers.ScheduleFreeAdamW(0.01)
+        model.compile(optimizer, "mse", run_eagerly=True)
+        return model
+
+    model = compiled(small_model())
+    model.train_on_batch(*batch())
+    fresh = regraft.clone(model, weights="fresh", seed=3)
+    other = compiled(
+        regraft.clone(model, weights="fresh", seed=3, compiled="drop"),
+    )
+    for fork in (fresh, other):
+        fork.train_on_batch(*batch())
+    left, right = (values(fork, fork.optimizer) for fork in (fresh, other))
+    assert all_equal(left, right)
+
+
+class Counting(keras.optimizers.SGD):
+    """Makes a variable in the constructor and one in `build()`."""
+
+    def __init__(self, learning_rate=0.01, **kwargs):
+        super().__init__(learning_rate, **kwargs)
+        self.updates = keras.Variable(1.0, trainable=False, name="updates")
+
+    def build(self, variables):
+        super().build(variables)
+        self.total = self.add_variable((), name="total")
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.assign_add(self.updates, 1.0)
+        self.assign_add(self.total, 1.0)
+        super().update_step(gradient * self.updates, variable, learning_rate)
+
+
+class Unrepeatable(Counting):
+    def __init__(self, source):
+        super().__init__(float(source.learning_rate))
+
+
+def trained_with(optimizer):
+    model = small_model()
+    model.compile(optimizer, "mse", run_eagerly=True)
+    model.train_on_batch(*batch())
+    return model
+
+
+def test_an_optimizer_that_starts_anew_keeps_what_its_constructor_made():
+    model = trained_with(Counting())
+    copy = regraft.clone(model, compiled="fresh")
+    names = [v.name for v in model.optimizer.variables]
+    assert [v.name for v in copy.optimizer.variables] == names
+    assert float(copy.optimizer.updates) == 1.0
+    assert float(copy.optimizer.total) == 0.0
+    copy.train_on_batch(*batch())
+    assert float(copy.optimizer.updates) == float(model.optimizer.updates) == 7.0
+
+
+def test_an_optimizer_that_cannot_start_anew_is_refused():
+    model = trained_with(Unrepeatable(keras.optimizers.SGD()))
+    with pytest.raises(regraft.CopyError, match="cannot start anew") as error:
+        regraft.clone(model, compiled="fresh")
+    assert ".updates" in str(error.value)
+    assert "what to do" in str(error.value)
+    assert float(regraft.clone(model).optimizer.updates) == 7.0
+
+
+def test_share_puts_new_layers_on_the_same_variables():
+    model = trained_model()
+    tied = regraft.clone(model, weights="share")
+    assert tied is not model
+    assert tied.layers[0] is not model.layers[0]
+    assert all(a is b for a, b in zip(model.weights, tied.weights, strict=True))
+    for trainer in (tied, model):
+        trainer.train_on_batch(*batch(3))
+        x = batch()[0]
+        np.testing.assert_array_equal(
+            *(keras.ops.convert_to_numpy(m(x)) for m in (model, tied))
+        )
+    assert tied.optimizer.variables[0] is not model.optimizer.variables[0]
+
+
+def test_seed_with_copied_weights_moves_the_random_streams_only():
+    model = small_model()
+    x = batch()[0]
+    one, same, two = (regraft.clone(model, seed=seed) for seed in (1, 1, 2))
+    assert all_equal(
+        [w.numpy() for w in model.weights], [w.numpy() for w in one.weights]
+    )
+    outputs = [
+        keras.ops.convert_to_numpy(m(x, training=True)) for m in (one, same, two)
+    ]
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert not np.array_equal(outputs[0], outputs[2])
+
+
+class DrawsInBuild(layers.Layer):
+    def build(self, shape):
+        self.w = self.add_weight(shape=(shape[-1], 3), initializer="glorot_uniform")
+
+    def call(self, x):
+        return keras.ops.matmul(x, self.w)
+
+
+@pytest.mark.parametrize(
+    "make", [regraft.clone_model, lambda m: regraft.clone(m, weights="fresh")]
+)
+def test_fresh_weights_are_other_weights_each_time(make):
+    model = keras.Sequential([keras.Input((4,)), DrawsInBuild()])
+    one, two = (keras.ops.convert_to_numpy(make(model).weights[0]) for _ in "ab")
+    assert not np.array_equal(one, two)
