@@ -549,3 +549,22 @@ def test_a_module_that_was_compiled_in_place_stays_compiled(was_called):
     assert not copy.value(torch.ones(1, 2)).any()
     assert len(compiled) == 1
     assert module(torch.ones(1, 2)).all()
+
+
+@on_torch
+def test_a_parametrized_module_keeps_its_hooks_whole():
+    linear = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    model = layers.TorchModuleWrapper(linear)
+    twin = regraft.clone(model)
+    assert regraft.verify(model, twin).same
+    with torch.no_grad():
+        twin.module.parametrizations.weight.original0.zero_()
+        assert not twin.module.weight.any()
+    assert model.module.weight.any()
+
+
+@on_torch
+def test_the_generator_of_everybody_is_nobodys():
+    layer = layers.Dense(2)
+    layer.generator = torch.default_generator
+    assert regraft.clone(layer).generator is torch.default_generator

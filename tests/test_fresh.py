@@ -195,3 +195,47 @@ def test_states_of_several_cells():
     for new in (rg.clone(model, weights="fresh"), rg.clone_model(model)):
         for state in keras.tree.flatten(new.layers[0].states):
             assert not ops.convert_to_numpy(state).any()
+
+
+class Weighted(layers.Layer):
+    """Knows its layers as keys, and has a variable in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = [layers.Dense(2), layers.Dense(2)]
+        self.gains = {self.parts[0]: 1.0, self.parts[1]: 2.0}
+        self.seen = [self.add_weight(shape=(2,), initializer="zeros", name="seen")]
+
+    def call(self, x):
+        return sum(part(x) * gain for part, gain in self.gains.items()) + self.seen[0]
+
+
+def test_keys_without_an_order():
+    model = keras.Sequential([keras.Input((4,)), Weighted()])
+    new = rg.clone(model, weights="fresh", seed=1)
+    assert_drawn(model.layers[0].parts[0], new.layers[0].parts[0])
+    assert list(new.layers[0].gains) == list(new.layers[0].parts)
+
+
+class Session(layers.Layer):
+    """Resets what it has for a batch, whose size it must be told."""
+
+    stateful = True
+
+    def build(self, shape):
+        self.total = self.add_weight(
+            shape=(4,), initializer="zeros", trainable=False, name="total"
+        )
+
+    def call(self, x):
+        return x + self.total
+
+    def reset_state(self, batch_size):
+        self.total.assign(np.full((4,), batch_size))
+
+
+def test_a_state_whose_reset_wants_to_know_more_starts_as_a_weight():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, Session()(inputs))
+    model.layers[1].total.assign(np.ones(4))
+    assert not rg.clone(model, weights="fresh").layers[1].total.numpy().any()

@@ -5,10 +5,12 @@ import dataclasses
 import functools
 import gc
 import io
+import random
 import threading
 import types
 import weakref
 from copy import deepcopy
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -255,6 +257,61 @@ def test_sentinels_stay_what_code_asks_for():
     assert list(regraft.diff(layer, copy)) == []
     copy.value[3] = other  # Anybody may put something on it.
     assert [d.why for d in regraft.diff(layer, copy)] == ["shared by both models"]
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+
+UNSET, SETTINGS = Named("<unset>"), Named("fast")
+
+
+class Single:
+    _one = None
+
+    def __new__(cls):
+        if cls._one is None:
+            cls._one = super().__new__(cls)
+            cls._one.calls = [0]
+        return cls._one
+
+
+class OneOfEach(type):
+    _made: ClassVar = {}
+
+    def __call__(cls):
+        return cls._made.setdefault(cls, super().__call__())
+
+
+class SingleByItsClass(metaclass=OneOfEach):
+    pass
+
+
+def test_what_there_is_but_once_stays_what_code_asks_for():
+    for one in (UNSET, Single(), SingleByItsClass()):
+        layer = Holder(one)
+        copy = regraft.clone(layer)
+        assert copy.value is one
+        assert regraft.verify(layer, copy).same
+    assert regraft.clone(Holder(SETTINGS)).value is not SETTINGS
+
+
+@pytest.mark.parametrize(
+    "stream", [np.random.mtrand._rand, random._inst, np.random.rand, random.gauss]
+)
+def test_the_streams_of_everybody_are_nobodys(stream):
+    layer = Holder(stream)
+    copy = regraft.clone(layer)
+    assert copy.value == stream
+    assert regraft.verify(layer, copy).same
+
+
+def test_a_stream_of_its_own_is_copied():
+    layer = Holder(np.random.RandomState(1))
+    copy = regraft.clone(layer)
+    assert copy.value is not layer.value
+    assert copy.value.rand() == layer.value.rand()
 
 
 def test_a_mapping_proxy_shows_the_copy_of_what_it_showed():

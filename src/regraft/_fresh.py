@@ -10,6 +10,7 @@ layer's own. Wiring, ties, names and everything else stay as they are.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -88,8 +89,16 @@ def _reset_states(layer: Any) -> None:
     states = _keras.held_states(layer)
     for state in states:  # Those of several cells are lists, which Keras cannot reset.
         state.assign(np.zeros(state.shape, _keras.numpy_dtype(state.dtype)))
-    if not states:
+    if not states and _takes_nothing(layer.reset_state):
         layer.reset_state()
+
+
+def _takes_nothing(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True
 
 
 def _reset_metric(metric: Any) -> None:

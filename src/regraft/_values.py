@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.recfunctions import repack_fields
 
 from . import _backends, _keras
 
@@ -106,7 +107,7 @@ def named_values(
 
 def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
     """Yields a difference unless shape, dtype and every bit are the same."""
-    mine, other = to_numpy(left), to_numpy(right)
+    mine, other = _packed(to_numpy(left)), _packed(to_numpy(right))
     if mine.shape != other.shape:
         yield Difference(path, mine.shape, other.shape, "shape")
     elif mine.dtype != other.dtype:
@@ -118,6 +119,11 @@ def compare_arrays(left: Any, right: Any, path: str) -> Iterator[Difference]:
         yield Difference(path, mine, other, _how_far(mine, other))
     elif isinstance(left, np.ma.MaskedArray):
         yield from compare_arrays(left.mask, right.mask, f"{path}.mask")
+
+
+def _packed(array: Any) -> Any:
+    """Returns a structured array without the bytes between its fields."""
+    return array if array.dtype.names is None else repack_fields(array, recurse=True)
 
 
 def _how_far(left: Any, right: Any) -> str:

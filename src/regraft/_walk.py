@@ -61,6 +61,8 @@ class Walk(Agenda):
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._rebound: set[int] = set()
+        # Memory into which several objects look.
+        self._common_memory: set[int] = set()
         self._begin()
 
     # What wires the calls of a copy.
@@ -78,6 +80,8 @@ class Walk(Agenda):
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
+        # For the owner of memory, all that looks into it.
+        self._views: dict[int, list[Any]] = {}
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -223,6 +227,18 @@ class Walk(Agenda):
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
 
+    def is_common(self, owner: Any, view: Any) -> bool:
+        """Notes what looks into memory; tells whether others are known to do so, too.
+
+        The copy of one is to show what is written to the copy of the other.
+
+        Args:
+            owner: Whose memory it is.
+            view: An array or tensor that looks into it, perhaps the owner.
+        """
+        self._views.setdefault(address(self.hold(owner)), []).append(view)
+        return address(owner) in self._common_memory
+
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
@@ -254,14 +270,19 @@ class Walk(Agenda):
     # --- phases --------------------------------------------------------------
 
     def _visit(self) -> Any:
-        """Copies all but the values; twice, if functions were taken for code."""
+        """Copies all but the values; twice, if more turns out to be shared inside."""
         given = self.memo.copy()
         new = self._copy_root()
-        if not self._rebound or not any(map(self._was_missed, self.functions)):
+        common = {owner for owner, views in self._views.items() if len(views) > 1}
+        if not common and not (
+            self._rebound and any(map(self._was_missed, self.functions))
+        ):
             return new
+        self._common_memory, alive = common, self._alive
         self.memo.clear()
         self.memo.update(given)
         self._begin()
+        self._alive += alive  # Owners of memory are known by their addresses.
         return self._copy_root()
 
     def _copy_root(self) -> Any:

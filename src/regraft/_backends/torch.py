@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.nn.utils.parametrize
 from torch.nn.modules.module import _WrappedHook
 from torch.nn.parameter import is_lazy
 
@@ -54,6 +55,9 @@ class _PlainModule(abc.ABC):  # noqa: B024
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
         own = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+        if kind.__module__ == torch.nn.utils.parametrize.__name__:
+            # Made around the class of a module, to refuse being pickled.
+            kind = kind.__mro__[1]
         return (
             issubclass(kind, torch.nn.Module)
             and all(getattr(kind, n) is getattr(torch.nn.Module, n) for n in own)
@@ -216,7 +220,9 @@ def _copy(value: Any, walk: Any) -> Any:
         return known
     if is_lazy(value):
         return _copy_lazy(value, walk)
-    if value._is_view() and isinstance(value._base, torch.nn.Parameter):
+    owner = value._base if value._is_view() else value
+    follows = isinstance(owner, torch.nn.Parameter) or walk.is_common(owner, value)
+    if follows and owner is not value:
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)
     device = walk.rules.device or value.device
@@ -254,7 +260,7 @@ def _is_dense(value: Any) -> bool:
 
 
 def _same_view(view: Any, walk: Any) -> Any:
-    """Looks at the copy of a parameter as `view` looks at the parameter.
+    """Looks at the copy of a tensor as `view` looks at the tensor.
 
     `transpose(embedding.embeddings)` in a graph is such a view: it follows the
     parameter when that is trained, and gradients flow back through it.
@@ -277,6 +283,9 @@ def _copy_on(value: Any, device: Any) -> Any:
 
 
 def _copy_generator(generator: Any, walk: Any) -> Any:
+    common = (torch.default_generator, *torch.cuda.default_generators)
+    if any(generator is one for one in common):
+        return generator
     new = torch.Generator(device=generator.device)
     new.set_state(generator.get_state())
     return new

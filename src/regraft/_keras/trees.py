@@ -36,12 +36,20 @@ def leaves(struct: Any) -> list[Any]:
         elif kind is tuple or kind is list:
             stack += reversed(x)
         elif kind is dict:
-            stack += [x[name] for name in sorted(x, reverse=True)]
+            stack += [x[name] for name in reversed(_in_order(x))]
         elif _is_leaf(x):
             found.append(x)
         else:
             found += keras.tree.flatten(x)
     return found
+
+
+def _in_order(struct: dict[Any, Any]) -> list[Any]:
+    """Returns the keys of a dict, sorted unless they have no order."""
+    try:
+        return sorted(struct)
+    except TypeError:
+        return list(struct)
 
 
 def map_leaves(function: Callable[[Any], Any], struct: Any) -> Any:

@@ -10,6 +10,7 @@ from operator import is_
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from .._atoms import ATOMS, NAMES
 from .._identity import address
@@ -189,6 +190,14 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
 
 
 def _make_array(walk: Any, obj: Any) -> Any:
+    owner = _owner_of(obj)
+    if walk.is_common(owner, obj) and owner is not obj:
+        view = _same_view(obj, owner, walk.copy_of(owner))
+        if view is not None:
+            walk.remember(obj, view)
+            if type(obj) is not np.ndarray:
+                fill_attributes(walk, obj, view)
+            return view
     new = walk.remember(obj, obj.copy(order="K"))
     if obj.dtype.hasobject:
         walk.fill_later(_fill_array, obj, new)
@@ -198,6 +207,33 @@ def _make_array(walk: Any, obj: Any) -> Any:
     if type(obj) is not np.ndarray:
         fill_attributes(walk, obj, new)
     return new
+
+
+def _owner_of(array: Any) -> Any:
+    """Returns the array whose memory this is; a file's memory is not taken for one."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return array if isinstance(owner, np.memmap) else owner
+
+
+def _same_view(view: Any, owner: Any, new: Any) -> Any:
+    """Looks at the copy of an array as `view` looks at the array.
+
+    None where the copy lies otherwise: there were gaps between the numbers.
+    """
+    memory = new.ravel(order="K")
+    if new.strides != owner.strides or not np.may_share_memory(memory, new):
+        return None
+    offset = view.ctypes.data - owner.ctypes.data
+    if view.dtype.hasobject:  # Of a buffer NumPy would not believe it.
+        start = memory[offset // memory.itemsize :]
+        return as_strided(start, view.shape, view.strides, subok=True)
+    what = view.shape, view.dtype, memory, offset, view.strides
+    made: Any = np.ndarray.__new__(type(view), *what)
+    if not view.flags.writeable:
+        made.flags.writeable = False
+    return made
 
 
 def _fill_array(walk: Any, obj: Any, new: Any) -> None:

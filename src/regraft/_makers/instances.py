@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 import types
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -85,12 +87,34 @@ def lone_instance_maker(kind: Any) -> Maker:
 
     `MISSING = Missing()` in a module says by its identity what it says; code asks
     whether a value `is MISSING`. It is shared as the class is, as long as there is
-    nothing on it.
+    nothing on it but its name. So is what a class makes but once.
     """
     if hasattr(kind, "__del__"):
         return _refuse_to_delete
+    if _makes_one(kind):
+        return _make_single_instance
     make = instance_maker(kind)
     return _make_lone_instance if make is _make_plain_instance else make
+
+
+def _makes_one(kind: Any) -> bool:
+    """Tells whether a class says how instances are made, and keeps one of them."""
+    is_told = (
+        kind.__new__ is not object.__new__ or type(kind).__call__ is not type.__call__
+    )
+    return is_told and any(type(found) is kind for found in _kept_by(kind))
+
+
+def _kept_by(kind: Any) -> Iterator[Any]:
+    """Yields what a class, or the class of it, keeps by a name or for this class."""
+    for base in (*kind.__mro__, *type(kind).__mro__):
+        for value in vars(base).values():
+            yield value.get(kind) if type(value) is dict else value
+
+
+def _make_single_instance(walk: Any, obj: Any) -> Any:
+    is_kept = any(found is obj for found in _kept_by(type(obj)))
+    return walk.remember(obj, obj) if is_kept else _make_instance(walk, obj)
 
 
 def _refuse_to_delete(walk: Any, obj: Any) -> Any:
@@ -99,14 +123,23 @@ def _refuse_to_delete(walk: Any, obj: Any) -> Any:
 
 
 def _make_lone_instance(walk: Any, obj: Any) -> Any:
-    if obj.__dict__ or not _is_global(obj):
-        return _make_plain_instance(walk, obj)
-    return walk.remember(obj, obj)
+    state = obj.__dict__
+    if len(state) <= 1 and all(type(label) is str for label in state.values()):
+        names = global_names(obj)
+        if names and all(_is_label(label, names) for label in state.values()):
+            return walk.remember(obj, obj)
+    return _make_plain_instance(walk, obj)
 
 
-def _is_global(obj: Any) -> bool:
-    """Tells whether the module of an object's class holds the object by a name."""
-    return address(obj) in map(address, names_around(obj).values())
+def global_names(obj: Any) -> list[str]:
+    """Returns the names by which the module of an object's class holds the object."""
+    return [name for name, found in names_around(obj).items() if found is obj]
+
+
+def _is_label(text: str, names: list[str]) -> bool:
+    """Tells whether a text is one of the names, as people write them: `<missing>`."""
+    letters = re.sub(r"[\W_]", "", text).lower()
+    return any(letters == name.replace("_", "").lower() for name in names)
 
 
 def names_around(obj: Any) -> dict[str, Any]:
@@ -206,6 +239,8 @@ def _place(key: Any) -> Any:
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
+    if type(obj).__module__.partition(".")[0] in _COMMON and global_names(obj):
+        return walk.remember(obj, obj)  # The generator behind `np.random.rand`.
     if walk.is_completing(obj) and is_written_in_python(type(obj)):
         # What it is made from holds it in turn, so that neither can come first.
         return _make_instance(walk, obj)
@@ -259,6 +294,10 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     for part in inside:
         walk.copy_of(walk.hold(part))
     return new
+
+
+# Whose globals are everybody's.
+_COMMON = {*sys.stdlib_module_names, "numpy"} - {"__main__"}
 
 
 def _is_known_by(name: str, obj: Any) -> bool:
