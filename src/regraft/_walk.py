@@ -61,6 +61,8 @@ class Walk(Agenda):
         # Empty ones are the most common objects of all: torch's modules hold a dozen.
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._rebound: set[int] = set()
+        # What was tried, and whether it can be copied.
+        self._trials: dict[int, bool] = {}
         # Memory into which several objects look.
         self._common_memory: set[int] = set()
         self._begin()
@@ -142,6 +144,20 @@ class Walk(Agenda):
             return obj
         maker = self._makers.get(kind) or self.maker(obj)
         return maker(self, obj)
+
+    def can_copy(self, obj: Any) -> bool:
+        """Tells whether nothing in an object would be refused."""
+        key = address(self.hold(obj))
+        if key not in self._trials:
+            trial = Walk(obj, keep=self.keep)
+            trial.memo.update(self.memo)
+            trial._trials = self._trials  # What is inside is tried once.
+            try:
+                trial.survey()
+                self._trials[key] = True
+            except CopyError:
+                self._trials[key] = False
+        return self._trials[key]
 
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""

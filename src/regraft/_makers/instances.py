@@ -281,7 +281,7 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         for key, value in pairs:
             new[walk.copy_of(key)] = walk.copy_of(value)
         if state is not None and type(new) is type(obj):  # It was really made anew.
-            _add_what_is_known(walk, obj, new)
+            _add_what_is_left_out(walk, obj, new)
             if set_state is None:
                 _keep_settings(obj, new, state)
 
@@ -318,20 +318,18 @@ def is_written_in_python(kind: type) -> bool:
     return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
 
 
-def _add_what_is_known(walk: Any, obj: Any, new: Any) -> None:
+def _add_what_is_left_out(walk: Any, obj: Any, new: Any) -> None:
     """Gives a copy attributes that its class leaves out of pickles.
 
     A class does so to spare files what can be worked out, or what cannot be written.
-    The first is wanted here, as far as the walk has met it; the second stays out.
+    The first is wanted here; the second stays out.
     """
     mine = getattr(new, "__dict__", None)
     if type(mine) is not dict:
         return
     for name, value in vars(obj).items():
-        if name not in mine:
-            twin = value if type(value) in ATOMS else walk.known(value)
-            if twin is not None or value is None:
-                mine[name] = twin
+        if name not in mine and (type(value) in ATOMS or walk.can_copy(value)):
+            mine[name] = walk.copy_of(value)
 
 
 def _keep_settings(obj: Any, new: Any, state: Any) -> None:
