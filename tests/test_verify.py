@@ -542,3 +542,12 @@ def test_a_layer_that_returns_a_symbolic_tensor():
     x = np.ones((2, 3), "float32")
     layer(x)
     assert regraft.verify(layer, regraft.clone(layer), inputs=x).same
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's")
+def test_an_export_leaves_no_difference(tmp_path):
+    inputs = keras.Input((5,))
+    model = keras.Model(inputs, keras.layers.Dropout(0.2)(inputs))
+    twin = regraft.clone(model)
+    model.export(str(tmp_path / "model"), verbose=False)
+    assert regraft.verify(model, twin).same

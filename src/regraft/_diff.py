@@ -255,9 +255,10 @@ class Comparison:
     ) -> Iterator[Difference]:
         self.variables += 1
         old, new = _keras.raw_value(left), _keras.raw_value(right)
-        self._compare_states(
-            _keras.variable_state(left), _keras.variable_state(right), path
-        )
+        mine, other = _keras.variable_state(left), _keras.variable_state(right)
+        _keras.forget_bookkeeping(left, mine)
+        _keras.forget_bookkeeping(right, other)
+        self._compare_states(mine, other, path)
         if old is None or new is None:
             if old is not new:
                 yield Difference(path, left, right, "one of them has no value")
@@ -269,9 +270,9 @@ class Comparison:
         values = [list(named_values(x, path)) for x in (left, right)]
         if len(values[0]) != len(values[1]):  # Another strategy, or one of them none.
             values = [[(path, to_numpy(x))] for x in (left, right)]
-        for (part, mine), (_, other) in zip(*values, strict=True):
-            self.bytes += mine.nbytes
-            yield from compare_arrays(mine, other, part)
+        for (part, one), (_, two) in zip(*values, strict=True):
+            self.bytes += one.nbytes
+            yield from compare_arrays(one, two, part)
 
     def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
         states = _keras.tensor_state(left), _keras.tensor_state(right)
