@@ -8,7 +8,7 @@ from keras.src.ops.operation import Operation
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.utils.python_utils import is_default
 
-from .classes import Initializer, Layer, Tracker
+from .classes import Initializer, Layer, Tracker, Trainer
 from .graph import NODE_LISTS, is_graph
 from .layers import LOSS_LISTS
 from .training import RUNTIME_STATE, _key
@@ -51,6 +51,9 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
             # How it was made, which is not what it is: a class that has a
             # configuration of its own can be made in several ways.
             state.pop("_auto_config", None)
+    if isinstance(obj, Trainer) and state.get("_jit_compile", False) is None:
+        state["_jit_compile"] = obj.jit_compile  # It decides when it is first asked,
+        vars(obj)["_jit_compile"] = None  # and has not been asked by anybody else.
     if isinstance(obj, Tracker):
         state.pop("stored_ids", None)  # Also of what is gone, whose id others may have.
     if isinstance(obj, BaseOptimizer):
