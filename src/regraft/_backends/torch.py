@@ -18,7 +18,6 @@ from torch.nn.parameter import is_lazy
 
 from .._keras import to_numpy
 from .._makers.instances import copy_by_attributes, fill_slots, is_written_in_python
-from . import _huge_pages
 from ._loss import total_loss
 from ._one_value import replicas as replicas
 from ._one_value import scope_of as scope_of
@@ -161,27 +160,20 @@ def copy_values(
 ) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
     if walk.rules.device is None:
-        _copy_together(values, walk)
+        _copy_together([value for value in values if value.is_cuda], walk)
     return [_copied(value, walk) for value in values]
 
 
 def _copy_together(values: list[Any], walk: Any) -> None:
-    """Copies parameters: memory for all of them first, then the values.
-
-    On a GPU a launch for each would take most of the time; on a CPU, small pages do.
-    """
+    """Copies parameters on a GPU, where the launch for each would take most time."""
     alike: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
         if walk.known(value) is None and _can_wait(value):
             # Of mixed dtypes each would be copied by itself after all.
             olds, news = alike.setdefault((value.device, value.dtype), ([], []))
-            old = value.detach()
-            new = torch.empty_like(old)
-            if value.is_cpu:
-                _huge_pages.prefer(new.data_ptr(), new.nbytes)
-            olds.append(old)
-            news.append(new)
-            walk.remember(value, _like(value, new))
+            olds.append(value.detach())
+            news.append(torch.empty_like(olds[-1]))
+            walk.remember(value, _like(value, news[-1]))
     for olds, news in alike.values():
         torch._foreach_copy_(news, olds)
 
