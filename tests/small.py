@@ -40,14 +40,3 @@ def all_equal(left, right):
     return len(left) == len(right) and all(
         a.tobytes() == b.tobytes() for a, b in zip(left, right, strict=True)
     )
-
-
-class Holder(layers.Layer):
-    """A layer that holds on to anything."""
-
-    def __init__(self, value=None, **kwargs):
-        super().__init__(**kwargs)
-        self.value = value
-
-    def call(self, x):
-        return x

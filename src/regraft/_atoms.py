@@ -101,9 +101,14 @@ def _has_own_slots(kind: type) -> bool:
     return any(
         isinstance(member, types.MemberDescriptorType)
         for base in kind.__mro__
-        if base.__module__.partition(".")[0] not in _WELL_KNOWN
+        if not is_of_a_common_library(base)
         for member in vars(base).values()
     )
+
+
+def is_of_a_common_library(kind: type) -> bool:
+    """Tells whether a class is one of Python's or NumPy's own."""
+    return kind.__module__.partition(".")[0] in _WELL_KNOWN
 
 
 _WELL_KNOWN = {*sys.stdlib_module_names, "numpy", "ml_dtypes"}

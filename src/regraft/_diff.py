@@ -255,9 +255,10 @@ class Comparison:
     ) -> Iterator[Difference]:
         self.variables += 1
         old, new = _keras.raw_value(left), _keras.raw_value(right)
-        mine, other = _keras.variable_state(left), _keras.variable_state(right)
-        _keras.forget_bookkeeping(left, mine)
-        _keras.forget_bookkeeping(right, other)
+        mine, other = (
+            _keras.forget_bookkeeping(x, _keras.variable_state(x))
+            for x in (left, right)
+        )
         self._compare_states(mine, other, path)
         if old is None or new is None:
             if old is not new:
@@ -270,9 +271,9 @@ class Comparison:
         values = [list(named_values(x, path)) for x in (left, right)]
         if len(values[0]) != len(values[1]):  # Another strategy, or one of them none.
             values = [[(path, to_numpy(x))] for x in (left, right)]
-        for (part, one), (_, two) in zip(*values, strict=True):
-            self.bytes += one.nbytes
-            yield from compare_arrays(one, two, part)
+        for (part, mine), (_, other) in zip(*values, strict=True):
+            self.bytes += mine.nbytes
+            yield from compare_arrays(mine, other, part)
 
     def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
         states = _keras.tensor_state(left), _keras.tensor_state(right)
@@ -317,15 +318,15 @@ class Comparison:
     ) -> Iterator[Difference]:
         if isinstance(left, _keras.Layer):
             yield from self._compare_members(left, right, path)
-        mine, other = attributes(left), attributes(right)
+        mine, other = (
+            _keras.forget_bookkeeping(x, attributes(x)) for x in (left, right)
+        )
         if not isinstance(left, _CONTAINERS) and not is_plain(left):
             yield from self._compare_opaque(left, right, path)
         if isinstance(left, _keras.Operation):
             self.judge_later(partial(compare_call_lists, self, left, right, path))
         if _keras.is_graph(left) and _keras.is_graph(right):
             self.judge_later(partial(compare_node_keys, left, right, path))
-        _keras.forget_bookkeeping(left, mine)
-        _keras.forget_bookkeeping(right, other)
         self._compare_states(mine, other, path)
 
     def _compare_opaque(self, left: Any, right: Any, path: str) -> Iterator[Difference]:

@@ -32,6 +32,13 @@ def slots_of(kind: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(found)
 
 
+def memory_of(array: Any) -> Any:
+    """Returns the array in whose memory an array lies, perhaps itself."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 def attributes(obj: Any) -> dict[str, Any]:
     """Returns an object's own attributes, from its dict and its slots."""
     try:

@@ -18,6 +18,7 @@ from . import _backends, _functions
 from ._errors import RegraftError
 from ._identity import address
 from ._makers import PROXIES
+from ._parts import memory_of
 from ._values import Difference
 from ._walk import Walk
 
@@ -125,9 +126,7 @@ def _array_memory(array: Any) -> set[Any]:
     """Returns where the memory begins that an array looks into."""
     if not array.nbytes or not array.flags.writeable:
         return set()
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return {("numpy", array.ctypes.data)}
+    return {("numpy", memory_of(array).ctypes.data)}
 
 
 def _overlap(left: Any, right: Any) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -62,7 +62,7 @@ class Walk(Agenda):
         self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._rebound: set[int] = set()
         # What was tried, and whether it can be copied.
-        self._trials: dict[int, bool] = {}
+        self._trials: dict[int, tuple[Any, bool]] = {}
         # Memory into which several objects look.
         self._common_memory: set[int] = set()
         self._begin()
@@ -82,8 +82,8 @@ class Walk(Agenda):
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        # For the owner of memory, all that looks into it.
-        self._views: dict[int, list[Any]] = {}
+        # For the owner of memory, how many look into it.
+        self._views: Counter[int] = Counter()
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -147,17 +147,17 @@ class Walk(Agenda):
 
     def can_copy(self, obj: Any) -> bool:
         """Tells whether nothing in an object would be refused."""
-        key = address(self.hold(obj))
+        key = address(obj)
         if key not in self._trials:
             trial = Walk(obj, keep=self.keep)
             trial.memo.update(self.memo)
             trial._trials = self._trials  # What is inside is tried once.
             try:
                 trial.survey()
-                self._trials[key] = True
+                self._trials[key] = obj, True
             except CopyError:
-                self._trials[key] = False
-        return self._trials[key]
+                self._trials[key] = obj, False
+        return self._trials[key][1]
 
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
@@ -243,16 +243,15 @@ class Walk(Agenda):
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
 
-    def is_common(self, owner: Any, view: Any) -> bool:
-        """Notes what looks into memory; tells whether others are known to do so, too.
+    def shares_memory(self, owner: Any) -> bool:
+        """Notes that one more looks into memory; tells whether several will have.
 
-        The copy of one is to show what is written to the copy of the other.
+        The copy of one is to show what is written to the copy of another.
 
         Args:
-            owner: Whose memory it is.
-            view: An array or tensor that looks into it, perhaps the owner.
+            owner: The array or tensor whose memory it is; it may look itself.
         """
-        self._views.setdefault(address(self.hold(owner)), []).append(view)
+        self._views[address(self.hold(owner))] += 1
         return address(owner) in self._common_memory
 
     def new_key(self, key: Any) -> Any:
@@ -289,7 +288,7 @@ class Walk(Agenda):
         """Copies all but the values; twice, if more turns out to be shared inside."""
         given = self.memo.copy()
         new = self._copy_root()
-        common = {owner for owner, views in self._views.items() if len(views) > 1}
+        common = {owner for owner, views in self._views.items() if views > 1}
         if not common and not (
             self._rebound and any(map(self._was_missed, self.functions))
         ):

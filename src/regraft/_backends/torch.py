@@ -213,7 +213,7 @@ def _copy(value: Any, walk: Any) -> Any:
     if is_lazy(value):
         return _copy_lazy(value, walk)
     owner = value._base if value._is_view() else value
-    follows = isinstance(owner, torch.nn.Parameter) or walk.is_common(owner, value)
+    follows = isinstance(owner, torch.nn.Parameter) or walk.shares_memory(owner)
     if follows and owner is not value:
         return walk.remember(value, _same_view(value, walk))
     kind = type(value)

@@ -38,8 +38,12 @@ _CHECKPOINT_REFERENCES = frozenset(
 )
 
 
-def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
-    """Removes attributes that say nothing about what a model is or does."""
+def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Removes attributes that say nothing about what a model is or does.
+
+    Returns:
+        The same dict.
+    """
     if isinstance(obj, Operation):
         for name in (*NODE_LISTS, *LOSS_LISTS, "_loss_ids", *RUNTIME_STATE):
             state.pop(name, None)
@@ -62,6 +66,7 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> None:
         state.pop("seed", None)  # Drawn when the initializer was made.
     for name in _CHECKPOINT_REFERENCES & state.keys():
         del state[name]
+    return state
 
 
 def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
@@ -99,8 +104,7 @@ def settings(operation: Any) -> dict[str, Any]:
         for name in ("name", "trainable", "dtype"):
             found.pop(name, None)
         return found
-    state = dict(vars(operation))
-    forget_bookkeeping(operation, state)
+    state = forget_bookkeeping(operation, dict(vars(operation)))
     for name in ("name", "_remat_mode", "_auto_config"):
         state.pop(name, None)
     return state

@@ -63,7 +63,7 @@ def made_again(layer: Any) -> Any:
     with suppress(Exception):  # Whatever a user's constructor raises.
         config = plain_config(layer)
         if config is not None:
-            return type(layer).from_config(config)
+            return made_from(layer, config, is_built=False)
     # A configuration has more than some constructors take: `trainable`, `dtype`.
     noted = vars(layer).get("_auto_config")
     if noted is not None:

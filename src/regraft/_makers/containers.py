@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from .._atoms import ATOMS, NAMES
 from .._identity import address
-from .._parts import mapping_behind
+from .._parts import mapping_behind, memory_of
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
 
@@ -190,16 +190,9 @@ def _make_frozenset(walk: Any, obj: Any) -> Any:
 
 
 def _make_array(walk: Any, obj: Any) -> Any:
-    owner = _owner_of(obj)
-    if walk.is_common(owner, obj) and owner is not obj:
-        view = _same_view(obj, owner, walk.copy_of(owner))
-        if view is not None:
-            walk.remember(obj, view)
-            if type(obj) is not np.ndarray:
-                fill_attributes(walk, obj, view)
-            return view
-    new = walk.remember(obj, obj.copy(order="K"))
-    if obj.dtype.hasobject:
+    view = _same_view(walk, obj)
+    new = walk.remember(obj, obj.copy(order="K") if view is None else view)
+    if view is None and obj.dtype.hasobject:
         walk.fill_later(_fill_array, obj, new)
     if not obj.flags.writeable:
         # When it has been filled.
@@ -209,19 +202,16 @@ def _make_array(walk: Any, obj: Any) -> Any:
     return new
 
 
-def _owner_of(array: Any) -> Any:
-    """Returns the array whose memory this is; a file's memory is not taken for one."""
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return array if isinstance(owner, np.memmap) else owner
+def _same_view(walk: Any, view: Any) -> Any:
+    """Looks at the copy of an array as `view` looks at the array, if others do, too.
 
-
-def _same_view(view: Any, owner: Any, new: Any) -> Any:
-    """Looks at the copy of an array as `view` looks at the array.
-
-    None where the copy lies otherwise: there were gaps between the numbers.
+    None where nobody else does, or the copy lies otherwise: a file's memory has become
+    the program's, or there were gaps between the numbers.
     """
+    owner = memory_of(view)
+    if isinstance(owner, np.memmap) or not walk.shares_memory(owner) or owner is view:
+        return None
+    new = walk.copy_of(owner)
     memory = new.ravel(order="K")
     if new.strides != owner.strides or not np.may_share_memory(memory, new):
         return None
@@ -230,10 +220,7 @@ def _same_view(view: Any, owner: Any, new: Any) -> Any:
         start = memory[offset // memory.itemsize :]
         return as_strided(start, view.shape, view.strides, subok=True)
     what = view.shape, view.dtype, memory, offset, view.strides
-    made: Any = np.ndarray.__new__(type(view), *what)
-    if not view.flags.writeable:
-        made.flags.writeable = False
-    return made
+    return np.ndarray.__new__(type(view), *what)
 
 
 def _fill_array(walk: Any, obj: Any, new: Any) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from .. import _keras
-from .._atoms import ATOMS
+from .._atoms import ATOMS, is_of_a_common_library
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id
 from .._parts import parts, slots_of
@@ -125,13 +125,13 @@ def _refuse_to_delete(walk: Any, obj: Any) -> Any:
 def _make_lone_instance(walk: Any, obj: Any) -> Any:
     state = obj.__dict__
     if len(state) <= 1 and all(type(label) is str for label in state.values()):
-        names = global_names(obj)
+        names = _global_names(obj)
         if names and all(_is_label(label, names) for label in state.values()):
             return walk.remember(obj, obj)
     return _make_plain_instance(walk, obj)
 
 
-def global_names(obj: Any) -> list[str]:
+def _global_names(obj: Any) -> list[str]:
     """Returns the names by which the module of an object's class holds the object."""
     return [name for name, found in names_around(obj).items() if found is obj]
 
@@ -239,7 +239,7 @@ def _place(key: Any) -> Any:
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
     """Follows the protocol of `pickle`, for classes that define it."""
-    if type(obj).__module__.partition(".")[0] in _COMMON and global_names(obj):
+    if is_of_a_common_library(type(obj)) and _global_names(obj):
         return walk.remember(obj, obj)  # The generator behind `np.random.rand`.
     if walk.is_completing(obj) and is_written_in_python(type(obj)):
         # What it is made from holds it in turn, so that neither can come first.
@@ -294,10 +294,6 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
     for part in inside:
         walk.copy_of(walk.hold(part))
     return new
-
-
-# Whose globals are everybody's.
-_COMMON = {*sys.stdlib_module_names, "numpy"} - {"__main__"}
 
 
 def _is_known_by(name: str, obj: Any) -> bool:
