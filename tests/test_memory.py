@@ -109,3 +109,88 @@ def test_bytes_between_fields_say_nothing():
     assert regraft.verify(layer, twin).same
     twin.value["b"][3] += 1
     assert not regraft.verify(layer, twin).same
+
+
+def tied_by_data(torch):
+    first, second = (torch.nn.Parameter(torch.randn(4)) for _ in range(2))
+    second.data = first.data
+    return first, second
+
+
+def flat(torch):
+    whole = torch.randn(8)
+    return torch.nn.Parameter(whole[:4]), torch.nn.Parameter(whole[2:6])
+
+
+def array_and_tensor(torch):
+    array = np.arange(4, dtype="float32")
+    return array, torch.from_numpy(array)
+
+
+TORCH_TIES = {
+    "tied by data": tied_by_data,
+    "slices of one vector": flat,
+    "detached": lambda torch: (x := torch.randn(4), x.detach()),
+    "the data of a parameter": lambda torch: (
+        x := torch.nn.Parameter(torch.randn(4)),
+        x.data,
+    ),
+    "real numbers in complex ones": lambda torch: (
+        x := torch.randn(4, dtype=torch.complex64),
+        torch.view_as_real(x),
+    ),
+    "conjugated": lambda torch: (
+        x := torch.randn(4, dtype=torch.complex64),
+        x.conj(),
+    ),
+    "other bits": lambda torch: (x := torch.randn(4), x.view(torch.int32)),
+    "tensor and storage": lambda torch: (x := torch.randn(4), x.untyped_storage()),
+    "array and tensor": array_and_tensor,
+    "tensor and array": lambda torch: (x := torch.randn(4), x.numpy()),
+}
+
+
+def all_numbers(value):
+    value = value.detach().resolve_conj() if hasattr(value, "detach") else value
+    return np.array(value).tolist()
+
+
+@pytest.mark.parametrize("how", TORCH_TIES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_memory_of_torch_that_two_look_into(how, turned):
+    torch = pytest.importorskip("torch")
+    first, second = TORCH_TIES[how](torch)
+    before = all_numbers(second)
+    if turned:
+        new_second, new_first = copied([second, first])
+    else:
+        new_first, new_second = copied([first, second])
+    assert type(new_second) is type(second)
+    assert all_numbers(new_second) == before
+    for value in (new_first, first):
+        with torch.no_grad():
+            value[2] = 5
+        if value is new_first:
+            assert all_numbers(second) == before
+    assert all_numbers(new_second) == all_numbers(second) != before
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="variables of torch")
+def test_variables_that_lie_in_the_same_memory():
+    model = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(3, name="a"), layers.Dense(3, name="b")]
+    )
+    model.get_layer("b").kernel.value.data = model.get_layer("a").kernel.value.data
+    twin = regraft.clone(model)
+    assert regraft.verify(model, twin).same
+    twin.get_layer("a").kernel.assign(np.full((3, 3), 7))
+    assert (keras.ops.convert_to_numpy(twin.get_layer("b").kernel) == 7).all()
+    assert not (keras.ops.convert_to_numpy(model.get_layer("b").kernel) == 7).any()
+
+
+def test_memory_that_only_one_model_looks_into_twice_is_a_difference():
+    memory = np.zeros(6)
+    tied, loose = Holder([memory[:3], memory[3:]]), Holder([np.zeros(3), np.zeros(3)])
+    for left, right in ((tied, loose), (loose, tied)):
+        reasons = [d.why for d in regraft.diff(left, right) if "value" in d.path]
+        assert any(why.startswith("tie: ") for why in reasons)

@@ -39,6 +39,11 @@ def memory_of(array: Any) -> Any:
     return array
 
 
+def start_of(array: Any) -> int:
+    """Returns the address at which an array begins in memory."""
+    return int(array.ctypes.data)
+
+
 def attributes(obj: Any) -> dict[str, Any]:
     """Returns an object's own attributes, from its dict and its slots."""
     try:

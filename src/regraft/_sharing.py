@@ -18,7 +18,7 @@ from . import _backends, _functions
 from ._errors import RegraftError
 from ._identity import address
 from ._makers import PROXIES
-from ._parts import memory_of
+from ._parts import memory_of, start_of
 from ._values import Difference
 from ._walk import Walk
 
@@ -45,9 +45,8 @@ class Sharing:
         self._backend = _backends.active()
         self._met: list[tuple[Any, Any, str]] = []
         self._functions: list[tuple[Any, str]] = []
-        # For each piece of memory of the first model, where it was met; for those of
-        # the second, what the first had there.
-        self._places: dict[Any, str] = {}
+        # For each piece of memory, what the other model had where it was first met.
+        self._mates: dict[Any, tuple[set[Any], Any, str]] = {}
         self._partners: dict[Any, tuple[set[Any], Any, str]] = {}
 
     def note(self, left: Any, right: Any, path: str) -> None:
@@ -74,13 +73,21 @@ class Sharing:
         if left is right or mine & other or _overlap(left, right):
             yield Difference(path, left, right, "shared buffer")
             return
-        self._places.update(dict.fromkeys(mine, path))
         for piece in other:
             before, twin, where = self._partners.setdefault(piece, (mine, right, path))
-            is_changed = isinstance(right, np.ndarray) or self._backend.is_mutable()
-            if is_changed and mine and before.isdisjoint(mine):
+            if twin is not right and self._are_apart(before, mine, right):
                 why = f"tie: it lies in the memory of {where}"
                 yield Difference(path, twin, right, why)
+        for piece in mine:
+            before, twin, where = self._mates.setdefault(piece, (other, left, path))
+            if twin is not left and self._are_apart(before, other, left):
+                why = f"tie: the first lies in the memory of {where}"
+                yield Difference(path, left, right, why)
+
+    def _are_apart(self, one: set[Any], other: set[Any], value: Any) -> bool:
+        """Tells whether memory differs where what is written to a value would show."""
+        is_changed = isinstance(value, np.ndarray) or self._backend.is_mutable()
+        return is_changed and bool(other) and one.isdisjoint(other)
 
     def found(self) -> Iterator[Difference]:
         """Yields what is shared, when all has been noted."""
@@ -98,8 +105,8 @@ class Sharing:
                 why = f"shared by both models: it is {lefts[key]} of the other"
                 yield Difference(path, left, right, why)
         for piece, (_, value, path) in self._partners.items():
-            if piece in self._places:
-                why = f"shared buffer: that of {self._places[piece]} of the other"
+            if piece in self._mates:
+                why = f"shared buffer: that of {self._mates[piece][2]} of the other"
                 yield Difference(path, value, value, why)
 
     def _is_crossed(self, obj: Any) -> bool:
@@ -126,7 +133,7 @@ def _array_memory(array: Any) -> set[Any]:
     """Returns where the memory begins that an array looks into."""
     if not array.nbytes or not array.flags.writeable:
         return set()
-    return {("numpy", memory_of(array).ctypes.data)}
+    return {("numpy", start_of(memory_of(array)))}
 
 
 def _overlap(left: Any, right: Any) -> bool:

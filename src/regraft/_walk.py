@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +29,7 @@ from ._collector import without_collector
 from ._errors import CopyError, OutOfMemoryError, explain
 from ._identity import address, address_by_id, new_id
 from ._makers import Maker, choose_maker, is_simple, plain_parts
+from ._memory import Memory
 from ._parts import is_model_state, path_between
 from ._rules import Rules
 from ._wiring import Wiring
@@ -63,8 +64,7 @@ class Walk(Agenda):
         self._rebound: set[int] = set()
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
-        # Memory into which several objects look.
-        self._common_memory: set[int] = set()
+        self.memory = Memory()
         self._begin()
 
     # What wires the calls of a copy.
@@ -82,8 +82,6 @@ class Walk(Agenda):
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        # For the owner of memory, how many look into it.
-        self._views: Counter[int] = Counter()
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -243,17 +241,6 @@ class Walk(Agenda):
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
 
-    def shares_memory(self, owner: Any) -> bool:
-        """Notes that one more looks into memory; tells whether several will have.
-
-        The copy of one is to show what is written to the copy of another.
-
-        Args:
-            owner: The array or tensor whose memory it is; it may look itself.
-        """
-        self._views[address(self.hold(owner))] += 1
-        return address(owner) in self._common_memory
-
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object."""
         if type(key) is int:
@@ -286,18 +273,17 @@ class Walk(Agenda):
 
     def _visit(self) -> Any:
         """Copies all but the values; twice, if more turns out to be shared inside."""
-        given = self.memo.copy()
+        given, known = self.memo.copy(), self.memory.count_common()
         new = self._copy_root()
-        common = {owner for owner, views in self._views.items() if views > 1}
-        if not common and not (
+        more_is_common = self.memory.count_common() > known
+        if not more_is_common and not (
             self._rebound and any(map(self._was_missed, self.functions))
         ):
             return new
-        self._common_memory, alive = common, self._alive
+        self.memory.begin_again()
         self.memo.clear()
         self.memo.update(given)
         self._begin()
-        self._alive += alive  # Owners of memory are known by their addresses.
         return self._copy_root()
 
     def _copy_root(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
 from typing import Any
@@ -22,6 +22,16 @@ from ._loss import total_loss
 from ._one_value import replicas as replicas
 from ._one_value import scope_of as scope_of
 from ._one_value import whole as whole
+from ._torch_tensors import (
+    can_wait,
+    copied,
+    copy_storage,
+    copy_tensor,
+    hooks_of,
+    is_dense,
+    note_memory,
+)
+from ._torch_tensors import copy_values as copy_values
 
 
 @lru_cache
@@ -38,9 +48,10 @@ def shared_types() -> tuple[type, ...]:
 
 @lru_cache
 def copiers() -> dict[type, Any]:
-    """Tensors of every class, random generators and modules."""
+    """Tensors of every class, their memory, random generators and modules."""
     return {
-        torch.Tensor: _copy,
+        torch.Tensor: copy_tensor,
+        torch.UntypedStorage: copy_storage,
         torch.Generator: _copy_generator,
         _PlainModule: _copy_module,
         torch.jit.ScriptModule: _copy_script,
@@ -75,7 +86,7 @@ def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
     compiled = state.pop("_compiled_call_impl", None)
     parameters = state.get("_parameters")
-    if parameters and walk.keep is None and all(map(_can_wait, parameters.values())):
+    if parameters and walk.keep is None and all(map(can_wait, parameters.values())):
         _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
@@ -99,29 +110,15 @@ def _compiled_alike(compiled: Any, function: Any) -> Any:
 def _list_later(walk: Any, parameters: Any) -> None:
     if walk.known(parameters) is None:
         new = walk.remember(parameters, type(parameters)())
+        for parameter in filter(torch.is_tensor, parameters.values()):
+            note_memory(parameter, walk)
         walk.allocate(partial(_fill_parameters, walk), new, parameters)
-
-
-def _can_wait(parameter: Any) -> bool:
-    """Tells whether nothing but its value is to be copied of a parameter."""
-    if type(parameter) is not torch.nn.Parameter:
-        return parameter is None
-    if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-        return False
-    is_plain = not parameter.__dict__ and not parameter._is_view()
-    return is_plain and _is_dense(parameter)
-
-
-def _hooks(value: Any) -> dict[str, Any]:
-    """Returns the functions that are called with a tensor's gradient."""
-    names = ("_backward_hooks", "_post_accumulate_grad_hooks")
-    return {name: getattr(value, name) for name in names if getattr(value, name)}
 
 
 def _fill_parameters(walk: Any, new: Any, parameters: Any) -> None:
     """Lists the copies of parameters once they have been made, mostly by variables."""
     for name, parameter in parameters.items():
-        new[name] = None if parameter is None else _copied(parameter, walk)
+        new[name] = None if parameter is None else copied(parameter, walk)
 
 
 def _copy_script(module: Any, walk: Any) -> Any:
@@ -155,123 +152,10 @@ def has_layouts() -> bool:
     return False
 
 
-def copy_values(
-    values: list[Any], walk: Any, layouts: list[Any] | None = None
-) -> Iterable[Any]:
-    """Returns the tensors that stand for those that Keras variables hold."""
-    if walk.rules.device is None:
-        _copy_together([value for value in values if value.is_cuda], walk)
-    return [_copied(value, walk) for value in values]
-
-
-def _copy_together(values: list[Any], walk: Any) -> None:
-    """Copies parameters on a GPU, where the launch for each would take most time."""
-    alike: dict[Any, tuple[list[Any], list[Any]]] = {}
-    for value in values:
-        if walk.known(value) is None and _can_wait(value):
-            # Of mixed dtypes each would be copied by itself after all.
-            olds, news = alike.setdefault((value.device, value.dtype), ([], []))
-            olds.append(value.detach())
-            news.append(torch.empty_like(olds[-1]))
-            walk.remember(value, _like(value, news[-1]))
-    for olds, news in alike.values():
-        torch._foreach_copy_(news, olds)
-
-
-def _copied(value: Any, walk: Any) -> Any:
-    """Returns the copy of a tensor; others may hold one that waits for its value."""
-    known = walk.known(value)
-    if known is not None:
-        return known
-    if not _can_wait(value):
-        return _copy(value, walk)
-    data = _copy_on(value.detach(), walk.rules.device or value.device)
-    return walk.remember(value, _like(value, data))
-
-
-def _like(value: Any, data: Any) -> Any:
-    """Returns a tensor of the same class, of which this is the storage."""
-    return torch.Tensor._make_subclass(type(value), data, value.requires_grad)
-
-
 def cast_value(value: Any, dtype: str) -> Any:
     """Casts a parameter in place: others than the variable hold it, too."""
     value.data = value.data.to(getattr(torch, dtype))
     return value
-
-
-def _copy(value: Any, walk: Any) -> Any:
-    """Returns a tensor of the same class whose storage is allocated at the end.
-
-    A parameter is reached through its Keras variable and through the parameter
-    dicts of modules. The walk's memo makes all of them meet the one object that
-    is returned here. Gradients are left behind: every step clears them first.
-    """
-    known = walk.known(value)
-    if known is not None:
-        return known
-    if is_lazy(value):
-        return _copy_lazy(value, walk)
-    owner = value._base if value._is_view() else value
-    follows = isinstance(owner, torch.nn.Parameter) or walk.shares_memory(owner)
-    if follows and owner is not value:
-        return walk.remember(value, _same_view(value, walk))
-    kind = type(value)
-    device = walk.rules.device or value.device
-    if not _is_dense(value):  # A hollow tensor cannot become one of these.
-        new = value.detach().to(device, copy=True)
-        return walk.remember(value, new.requires_grad_(value.requires_grad))
-    new = torch.empty(0, dtype=value.dtype, device=device)
-    if kind is torch.Tensor:
-        new.requires_grad_(value.is_leaf and value.requires_grad)
-    else:
-        new = torch.Tensor._make_subclass(kind, new, value.requires_grad)
-    extra = getattr(value, "__dict__", None)
-    walk.remember(value, new)
-    if extra:
-        walk.copy_items_later(extra, new.__dict__)
-    for name, hooks in _hooks(value).items() if new.requires_grad else ():
-        setattr(new, name, walk.copy_of(hooks))
-    walk.allocate(_fill, new, value)
-    return new
-
-
-def _copy_lazy(value: Any, walk: Any) -> Any:
-    """Copies a tensor that has no shape yet; it answers few questions."""
-    device = walk.rules.device or value.data.device
-    new = type(value)(value.requires_grad, device, value.data.dtype)
-    walk.remember(value, new)
-    walk.copy_items_later(vars(value), vars(new))
-    return new
-
-
-def _is_dense(value: Any) -> bool:
-    """Tells whether a tensor is nothing but a shape and numbers in its storage."""
-    special = value.is_nested or value.is_quantized
-    return value.layout is torch.strided and not special
-
-
-def _same_view(view: Any, walk: Any) -> Any:
-    """Looks at the copy of a tensor as `view` looks at the tensor.
-
-    `transpose(embedding.embeddings)` in a graph is such a view: it follows the
-    parameter when that is trained, and gradients flow back through it.
-    """
-    base = walk.copy_of(view._base)
-    _fill(base, view._base)
-    return base.as_strided(view.size(), view.stride(), view.storage_offset())
-
-
-def _fill(new: Any, value: Any) -> None:
-    """Gives a hollow tensor its storage, once."""
-    if new.shape != value.shape or new.data_ptr() == 0:
-        new.data = _copy_on(value.detach(), new.device)
-
-
-def _copy_on(value: Any, device: Any) -> Any:
-    if value.device == device:
-        return value.clone(memory_format=torch.preserve_format)
-    return value.to(device, copy=True, memory_format=torch.preserve_format)
 
 
 def _copy_generator(generator: Any, walk: Any) -> Any:
@@ -298,6 +182,8 @@ def contents(obj: Any) -> Any:
     if isinstance(obj, torch.fx.GraphModule):  # Each has a class of its own.
         state = {n: v for n, v in vars(obj).items() if n != "_graph"}
         return [torch.fx.GraphModule, obj.code, state]
+    if isinstance(obj, torch.UntypedStorage):
+        return [type(obj), str(obj.device), bytes(obj.cpu())]
     if isinstance(obj, torch.Tensor) and is_lazy(obj):
         how = [obj.requires_grad, str(obj.data.dtype), str(obj.data.device)]
         return [type(obj), how, dict(vars(obj))]
@@ -305,7 +191,7 @@ def contents(obj: Any) -> Any:
         numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
         # Whatever was computed is no leaf, and its copy has no history.
         is_trained = obj.is_leaf and obj.requires_grad
-        hooks = _hooks(obj) if is_trained else {}
+        hooks = hooks_of(obj) if is_trained else {}
         own = dict(vars(obj))
         return [type(obj), is_trained, str(obj.layout), hooks, own, *numbers]
     return None
@@ -346,7 +232,7 @@ def release(values: list[Any]) -> None:
 
 def buffers(value: Any) -> set[Any]:
     """Returns the address of a tensor's storage."""
-    if not isinstance(value, torch.Tensor) or is_lazy(value) or not _is_dense(value):
+    if not isinstance(value, torch.Tensor) or is_lazy(value) or not is_dense(value):
         return set()
     pointer = value.untyped_storage().data_ptr()
     return {pointer} if pointer else set()

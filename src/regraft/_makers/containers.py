@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from .._atoms import ATOMS, NAMES
 from .._identity import address
-from .._parts import mapping_behind, memory_of
+from .._parts import mapping_behind, memory_of, start_of
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
 
@@ -209,13 +209,15 @@ def _same_view(walk: Any, view: Any) -> Any:
     the program's, or there were gaps between the numbers.
     """
     owner = memory_of(view)
-    if isinstance(owner, np.memmap) or not walk.shares_memory(owner) or owner is view:
+    if isinstance(owner, np.memmap) or not owner.nbytes:
+        return None
+    if not walk.memory.note(start_of(owner), view) or owner is view:
         return None
     new = walk.copy_of(owner)
     memory = new.ravel(order="K")
     if new.strides != owner.strides or not np.may_share_memory(memory, new):
         return None
-    offset = view.ctypes.data - owner.ctypes.data
+    offset = start_of(view) - start_of(owner)
     if view.dtype.hasobject:  # Of a buffer NumPy would not believe it.
         start = memory[offset // memory.itemsize :]
         return as_strided(start, view.shape, view.strides, subok=True)

@@ -1,0 +1,201 @@
+"""Copies of torch's tensors, and of the memory into which several of them look.
+
+A tensor is a look at a storage. Most are the only one at theirs; others are slices of a
+flat vector, caches with a view of each half, or weights that were tied by `b.data =
+a.data`. What is written to the copy of one is seen in the copies of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import is_lazy
+
+from .._parts import memory_of
+
+
+def copy_values(
+    values: list[Any], walk: Any, layouts: list[Any] | None = None
+) -> Iterable[Any]:
+    """Returns the tensors that stand for those that Keras variables hold."""
+    for value in values:
+        note_memory(value, walk)
+    if walk.rules.device is None:
+        _copy_together([value for value in values if value.is_cuda], walk)
+    return [copied(value, walk) for value in values]
+
+
+def _copy_together(values: list[Any], walk: Any) -> None:
+    """Copies parameters on a GPU, where the launch for each would take most time."""
+    alike: dict[Any, tuple[list[Any], list[Any]]] = {}
+    for value in values:
+        is_alone = not walk.memory.is_common(_start_of(value))
+        if is_alone and walk.known(value) is None and can_wait(value):
+            # Of mixed dtypes each would be copied by itself after all.
+            olds, news = alike.setdefault((value.device, value.dtype), ([], []))
+            olds.append(value.detach())
+            news.append(torch.empty_like(olds[-1]))
+            walk.remember(value, _like(value, news[-1]))
+    for olds, news in alike.values():
+        torch._foreach_copy_(news, olds)
+
+
+def copied(value: Any, walk: Any) -> Any:
+    """Returns the copy of a tensor; others may hold one that waits for its value."""
+    known = walk.known(value)
+    if known is not None:
+        return known
+    if not can_wait(value):
+        return copy_tensor(value, walk)
+    return walk.remember(value, _like(value, _copy_data(value, walk)))
+
+
+def can_wait(parameter: Any) -> bool:
+    """Tells whether nothing but its value is to be copied of a parameter."""
+    if type(parameter) is not torch.nn.Parameter:
+        return parameter is None
+    if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+        return False
+    is_plain = not parameter.__dict__ and not parameter._is_view()
+    return is_plain and is_dense(parameter)
+
+
+def _like(value: Any, data: Any) -> Any:
+    """Returns a tensor of the same class, of which this is the storage."""
+    return torch.Tensor._make_subclass(type(value), data, value.requires_grad)
+
+
+def copy_tensor(value: Any, walk: Any) -> Any:
+    """Returns a tensor of the same class whose storage is allocated at the end.
+
+    A parameter is reached through its Keras variable and through the parameter
+    dicts of modules. The walk's memo makes all of them meet the one object that
+    is returned here. Gradients are left behind: every step clears them first.
+    """
+    known = walk.known(value)
+    if known is not None:
+        return known
+    if is_lazy(value):
+        return _copy_lazy(value, walk)
+    is_common = note_memory(value, walk)
+    follows = is_common or isinstance(value._base, torch.nn.Parameter)
+    if follows and value._is_view():
+        return walk.remember(value, _same_view(value, walk))
+    kind = type(value)
+    device = walk.rules.device or value.device
+    if not is_dense(value):  # A hollow tensor cannot become one of these.
+        new = value.detach().to(device, copy=True)
+        return walk.remember(value, new.requires_grad_(value.requires_grad))
+    new = torch.empty(0, dtype=value.dtype, device=device)
+    if kind is torch.Tensor:
+        new.requires_grad_(value.is_leaf and value.requires_grad)
+    else:
+        new = torch.Tensor._make_subclass(kind, new, value.requires_grad)
+    extra = getattr(value, "__dict__", None)
+    walk.remember(value, new)
+    if extra:
+        walk.copy_items_later(extra, new.__dict__)
+    for name, hooks in hooks_of(value).items() if new.requires_grad else ():
+        setattr(new, name, walk.copy_of(hooks))
+    walk.allocate(lambda new, value: _fill(new, value, walk), new, value)
+    return new
+
+
+def hooks_of(value: Any) -> dict[str, Any]:
+    """Returns the functions that are called with a tensor's gradient."""
+    names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return {name: getattr(value, name) for name in names if getattr(value, name)}
+
+
+def _copy_lazy(value: Any, walk: Any) -> Any:
+    """Copies a tensor that has no shape yet; it answers few questions."""
+    device = walk.rules.device or value.data.device
+    new = type(value)(value.requires_grad, device, value.data.dtype)
+    walk.remember(value, new)
+    walk.copy_items_later(vars(value), vars(new))
+    return new
+
+
+def is_dense(value: Any) -> bool:
+    """Tells whether a tensor is nothing but a shape and numbers in its storage."""
+    special = value.is_nested or value.is_quantized
+    return value.layout is torch.strided and not special
+
+
+def _same_view(view: Any, walk: Any) -> Any:
+    """Looks at the copy of a tensor as `view` looks at the tensor.
+
+    `transpose(embedding.embeddings)` in a graph is such a view: it follows the
+    parameter when that is trained, and gradients flow back through it.
+    """
+    base = walk.copy_of(view._base)
+    _fill(base, view._base, walk)
+    return view._view_func(base)
+
+
+def _fill(new: Any, value: Any, walk: Any) -> None:
+    """Gives a hollow tensor its storage, once."""
+    if new.shape != value.shape or new.data_ptr() == 0:
+        new.data = _copy_data(value, walk)
+
+
+# --- memory ----------------------------------------------------------------------
+
+
+def note_memory(value: Any, walk: Any) -> bool:
+    """Notes that a tensor looks into its storage; tells whether others do, too."""
+    start = _start_of(value)
+    return bool(start) and walk.memory.note(start, value)
+
+
+def _start_of(value: Any) -> int:
+    """Returns where the storage of a tensor begins, or 0 if it has none."""
+    try:
+        return value.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # Sparse tensors have several.
+        return 0
+
+
+def _copy_data(value: Any, walk: Any) -> Any:
+    """Returns the numbers of a tensor's copy, which others may look at as well."""
+    device = walk.rules.device or value.device
+    if not walk.memory.is_common(_start_of(value)):
+        return _copy_on(value.detach(), device)
+    storage = copy_storage(value.untyped_storage(), walk)
+    hollow = torch.empty(0, dtype=value.dtype, device=device)
+    where = value.storage_offset(), value.size(), value.stride()
+    return hollow.set_(storage, *where)
+
+
+def _copy_on(value: Any, device: Any) -> Any:
+    if value.device == device:
+        return value.clone(memory_format=torch.preserve_format)
+    return value.to(device, copy=True, memory_format=torch.preserve_format)
+
+
+def copy_storage(storage: Any, walk: Any) -> Any:
+    """Copies the memory of tensors, once for all that look into it."""
+    known = walk.known(storage)
+    if known is not None:
+        return known
+    walk.memory.note(storage.data_ptr(), walk.hold(storage))
+    data = _memory_of_array(storage, walk)
+    if data is None:
+        device = walk.rules.device or storage.device
+        data = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        data = _copy_on(data, device)
+    return walk.remember(storage, data.untyped_storage())
+
+
+def _memory_of_array(storage: Any, walk: Any) -> Any:
+    """Returns the bytes of an array's copy, if the storage is the array's memory."""
+    viewers = walk.memory.viewers(storage.data_ptr())
+    for array in (viewer for viewer in viewers if isinstance(viewer, np.ndarray)):
+        owner = memory_of(array)
+        new = walk.known(owner)
+        if new is not None and owner.nbytes == storage.nbytes() and new.flags.writeable:
+            return torch.from_numpy(new.ravel(order="K").view(np.uint8))
+    return None
