@@ -535,3 +535,54 @@ def test_a_seed_is_for_what_the_backend_draws_as_well():
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     np.testing.assert_array_equal(found, expected)
+
+
+class Accumulating(keras.Model):
+    """Applies the gradients of every third step, and clears them then."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+        self.steps = 0
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, data):
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+        self.compute_loss(y=y, y_pred=self(x, training=True)).backward()
+        self.steps += 1
+        if self.steps % 3 == 0:
+            weights = self.trainable_variables
+            self.optimizer.apply([w.value.grad for w in weights], weights)
+            self.zero_grad()
+        return {}
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of tensors")
+def test_gradients_that_wait_for_their_step_come_along():
+    model = Accumulating()
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
+    for _ in range(5):
+        model.train_on_batch(x, y)
+    twin = regraft.clone(model)
+    assert regraft.verify(model, twin).same
+    for one in (model, twin):
+        one.train_on_batch(x, y)
+    assert regraft.verify(model, twin).same
+    model.train_on_batch(x, y)
+    twin.train_on_batch(2 * x, y)
+    found = [d.path for d in regraft.diff(model, twin, inputs=False)]
+    assert any("kernel.grad" in path for path in found)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of tensors")
+def test_gradients_that_the_next_step_clears_are_left_behind():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    model.compile("sgd", "mse")
+    model.train_on_batch(np.ones((4, 3)), np.ones((4, 2)))
+    assert model.weights[0].value.grad is not None
+    twin = regraft.clone(model)
+    assert twin.weights[0].value.grad is None
+    assert regraft.verify(model, twin).same

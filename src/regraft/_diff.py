@@ -66,12 +66,14 @@ class Comparison:
         self._judgements: list[Callable[[], Iterator[Difference]]] = []
         self._sharing = Sharing(left)
         self._backend = _backends.active()
+        self._keeps_gradients = False
 
     def run(self) -> Iterator[Difference]:
         """Yields every difference in structure and state."""
         for model in (self.left, self.right):
             for layer in _trainers(model):
                 _keras.jax_sync(layer)
+                self._keeps_gradients |= _keras.has_own_training(layer)
         name = getattr(self.left, "name", type(self.left).__name__)
         if self.left is self.right:
             yield Difference(name, self.left, self.right, "one and the same object")
@@ -265,6 +267,9 @@ class Comparison:
                 yield Difference(path, left, right, "one of them has no value")
             return
         yield from self._sharing.compare_memory(old, new, path)
+        if self._keeps_gradients:
+            gathered = self._backend.waiting_gradient
+            self.push(gathered(old), gathered(new), f"{path}.grad")
         where, there = self._backend.placement(old), self._backend.placement(new)
         if where != there:
             yield Difference(path, where, there, "device or sharding")

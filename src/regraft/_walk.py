@@ -65,6 +65,8 @@ class Walk(Agenda):
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
         self.memory = Memory()
+        # Whether gradients of a step before may be used in the next one.
+        self.keeps_gradients = False
         self._begin()
 
     # What wires the calls of a copy.

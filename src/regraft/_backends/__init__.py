@@ -77,6 +77,9 @@ class Framework(Protocol):
         Two values that share memory share one of these.
         """
 
+    def waiting_gradient(self, value: Any) -> Any:
+        """Returns the gradient that a variable's value has gathered, or None."""
+
     def is_mutable(self) -> bool:
         """Tells whether a value can be changed in place."""
 

@@ -38,7 +38,8 @@ def _copy_together(values: list[Any], walk: Any) -> None:
             olds, news = alike.setdefault((value.device, value.dtype), ([], []))
             olds.append(value.detach())
             news.append(torch.empty_like(olds[-1]))
-            walk.remember(value, _like(value, news[-1]))
+            new = walk.remember(value, _like(value, news[-1]))
+            _copy_gradient(value, new, walk)
     for olds, news in alike.values():
         torch._foreach_copy_(news, olds)
 
@@ -50,7 +51,9 @@ def copied(value: Any, walk: Any) -> Any:
         return known
     if not can_wait(value):
         return copy_tensor(value, walk)
-    return walk.remember(value, _like(value, _copy_data(value, walk)))
+    new = walk.remember(value, _like(value, _copy_data(value, walk)))
+    _copy_gradient(value, new, walk)
+    return new
 
 
 def can_wait(parameter: Any) -> bool:
@@ -73,7 +76,7 @@ def copy_tensor(value: Any, walk: Any) -> Any:
 
     A parameter is reached through its Keras variable and through the parameter
     dicts of modules. The walk's memo makes all of them meet the one object that
-    is returned here. Gradients are left behind: every step clears them first.
+    is returned here.
     """
     known = walk.known(value)
     if known is not None:
@@ -140,6 +143,25 @@ def _fill(new: Any, value: Any, walk: Any) -> None:
     """Gives a hollow tensor its storage, once."""
     if new.shape != value.shape or new.data_ptr() == 0:
         new.data = _copy_data(value, walk)
+        _copy_gradient(value, new, walk)
+
+
+def _copy_gradient(value: Any, new: Any, walk: Any) -> None:
+    """Copies what a model has gathered for a step to come.
+
+    A step as Keras makes it begins with clearing it, and what is left of the last one
+    would double the size of the copy.
+    """
+    if walk.keeps_gradients and value.is_leaf and value.grad is not None:
+        device = walk.rules.device or value.device
+        new.grad = walk.known(value.grad)
+        if new.grad is None:
+            new.grad = walk.remember(value.grad, _copy_on(value.grad.detach(), device))
+
+
+def waiting_gradient(value: Any) -> Any:
+    """Returns the gradient that a tensor has gathered, or None."""
+    return value.grad if value.is_leaf else None
 
 
 # --- memory ----------------------------------------------------------------------

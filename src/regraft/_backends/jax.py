@@ -263,6 +263,11 @@ def buffers(value: Any) -> set[Any]:
         return set()
 
 
+def waiting_gradient(value: Any) -> Any:
+    """Gradients are values of their own; no array holds one."""
+    return None
+
+
 def is_mutable() -> bool:
     """An array never changes, so that two variables may hold the same one."""
     return False

@@ -279,6 +279,11 @@ def buffers(value: Any) -> set[Any]:
     return {value.ref()} if isinstance(value, tf.Variable) else set()
 
 
+def waiting_gradient(value: Any) -> Any:
+    """Gradients are values of their own; no variable holds one."""
+    return None
+
+
 def is_mutable() -> bool:
     """Variables are changed in place."""
     return True

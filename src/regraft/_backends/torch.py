@@ -32,6 +32,7 @@ from ._torch_tensors import (
     note_memory,
 )
 from ._torch_tensors import copy_values as copy_values
+from ._torch_tensors import waiting_gradient as waiting_gradient
 
 
 @lru_cache

@@ -14,6 +14,7 @@ from .making import *
 from .mapping import *
 from .names import *
 from .operations import *
+from .optimizers import *
 from .policies import *
 from .quantized import *
 from .specs import *

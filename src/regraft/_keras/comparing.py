@@ -11,7 +11,8 @@ from keras.src.utils.python_utils import is_default
 from .classes import Initializer, Layer, Tracker, Trainer
 from .graph import NODE_LISTS, is_graph
 from .layers import LOSS_LISTS
-from .training import RUNTIME_STATE, _key
+from .optimizers import variable_key
+from .training import RUNTIME_STATE
 from .wrappers import CHECKPOINT_PARTS, plain_container
 
 
@@ -71,7 +72,7 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:
     """Writes numbers of variables for their identities, which no copy can keep."""
-    keys = [_key(optimizer, v) for v in optimizer._trainable_variables]
+    keys = [variable_key(optimizer, v) for v in optimizer._trainable_variables]
     names = {key: f"variable {i}" for i, key in enumerate(keys) if key is not None}
     excluded = state.get("_exclude_from_weight_decay")
     for key in excluded or ():  # Maybe of variables that it was not yet built for.
