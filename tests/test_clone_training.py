@@ -586,3 +586,31 @@ def test_gradients_that_the_next_step_clears_are_left_behind():
     twin = regraft.clone(model)
     assert twin.weights[0].value.grad is None
     assert regraft.verify(model, twin).same
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of tensors")
+def test_gradients_of_who_trains_by_hand_come_along():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    model(np.ones((4, 3), "float32")).sum().backward()
+    twin = regraft.clone(model)
+    kernels = [one.weights[0].value for one in (model, twin)]
+    assert (kernels[0].grad == kernels[1].grad).all()
+    assert kernels[0].grad is not kernels[1].grad
+    kernels[1].grad += 1
+    assert not regraft.verify(model, twin).same
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a mode of torch")
+@pytest.mark.parametrize("how", [{}, {"weights": "fresh"}, {"inputs": (5, 3)}])
+def test_a_copy_made_in_inference_mode_can_be_trained(how):
+    import torch
+
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2), layers.Dropout(0.5)])
+    model.compile("adam", "mse")
+    model.train_on_batch(np.ones((4, 3)), np.ones((4, 2)))
+    with torch.inference_mode():
+        twin = regraft.clone(model, **how)
+    before = keras.ops.convert_to_numpy(twin.weights[0])
+    axes = (4, 5) if "inputs" in how else (4,)
+    twin.train_on_batch(np.ones((*axes, 3)), np.ones((*axes, 2)))
+    assert (keras.ops.convert_to_numpy(twin.weights[0]) != before).any()

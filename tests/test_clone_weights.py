@@ -220,3 +220,18 @@ def test_fresh_weights_are_other_weights_each_time(make):
     model = keras.Sequential([keras.Input((4,)), DrawsInBuild()])
     one, two = (keras.ops.convert_to_numpy(make(model).weights[0]) for _ in "ab")
     assert not np.array_equal(one, two)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="modules of torch")
+def test_shared_weights_include_the_statistics_of_modules():
+    import torch
+
+    norm = layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4), output_shape=(None, 4))
+    model = keras.Sequential([keras.Input((4,)), norm, layers.Dense(2)])
+    model.compile("sgd", "mse")
+    twin = regraft.clone(model, weights="share")
+    x = np.random.default_rng(0).random((8, 4), "float32")
+    twin.train_on_batch(x, np.ones((8, 2)))
+    outputs = [one(x, training=False) for one in (model, twin)]
+    assert torch.equal(*outputs)
+    assert twin.layers[0].module is not norm.module

@@ -568,3 +568,21 @@ def test_the_generator_of_everybody_is_nobodys():
     layer = layers.Dense(2)
     layer.generator = torch.default_generator
     assert regraft.clone(layer).generator is torch.default_generator
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX's")
+def test_a_compiled_method_is_that_of_the_copy():
+    import jax
+
+    class Doubling(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.run = jax.jit(self.double)
+
+        def double(self, x):
+            return 2 * x
+
+    layer = Doubling()
+    twin = regraft.clone(layer)
+    assert twin.run.__wrapped__.__self__ is twin
+    assert regraft.verify(layer, twin).same

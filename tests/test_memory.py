@@ -194,3 +194,14 @@ def test_memory_that_only_one_model_looks_into_twice_is_a_difference():
     for left, right in ((tied, loose), (loose, tied)):
         reasons = [d.why for d in regraft.diff(left, right) if "value" in d.path]
         assert any(why.startswith("tie: ") for why in reasons)
+
+
+def test_an_array_a_tensor_and_a_view_of_it():
+    torch = pytest.importorskip("torch")
+    tensor = torch.zeros(6)
+    held = [tensor[1:], tensor, tensor.numpy()]
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        new = dict(zip(order, copied([held[i] for i in order]), strict=True))
+        new[2][3] = 5
+        assert new[1][3] == new[0][2] == 5
+        assert not tensor.any()

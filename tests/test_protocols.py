@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import threading
 
 import pytest
 from holding import Holder, copied, refused
@@ -41,7 +42,7 @@ def test_items_that_come_by_an_iterator():
 
 
 def set_doubled(obj, state):
-    obj.number = 2 * state
+    obj.doubled = 2 * state
 
 
 class SetByAnother:
@@ -54,7 +55,7 @@ class SetByAnother:
 def test_a_state_that_another_function_sets():
     value = SetByAnother()
     value.number = 3
-    assert copied(value).number == 6
+    assert copied(value).doubled == 6
 
 
 class Stubborn:
@@ -237,3 +238,45 @@ class Endless(dict):
 
 def test_a_dict_that_does_not_know_its_length():
     assert copied(Endless(a=1))["a"] == 1
+
+
+class Emptied:
+    """Leaves out of pickles what would make them large, and begins without it."""
+
+    def __init__(self, size):
+        self.size, self.stored = size, []
+        self.lock = threading.Lock()
+
+    def __getstate__(self):
+        state = vars(self).copy()
+        del state["stored"], state["lock"]
+        return state
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.stored, self.lock = [], threading.Lock()
+
+
+class Blanked(Emptied):
+    def __getstate__(self):
+        return {**vars(self), "stored": None, "lock": None}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.lock = threading.Lock()
+
+
+class MadeBySize(Emptied):
+    def __reduce__(self):
+        return MadeBySize, (self.size,)
+
+
+@pytest.mark.parametrize("kind", [Emptied, Blanked, MadeBySize])
+def test_what_a_class_empties_in_pickles_is_copied(kind):
+    inner = layers.Dense(2)
+    buffer = kind(3)
+    buffer.stored += [1, inner]
+    new_inner, new = copied([inner, buffer])
+    assert new.stored == [1, new_inner]
+    assert new.stored is not buffer.stored
+    assert new.lock is not buffer.lock

@@ -298,6 +298,37 @@ def test_what_there_is_but_once_stays_what_code_asks_for():
     assert regraft.clone(Holder(SETTINGS)).value is not SETTINGS
 
 
+class Clock:
+    count = 0
+
+    def tick(self):
+        self.count += 1
+
+
+class Ticking:
+    def tick(self):
+        self.count = 1
+
+
+class Latest:
+    last = None
+
+    def __new__(cls):
+        cls.last = made = super().__new__(cls)
+        return made
+
+
+CLOCK, TICKING, phase = Clock(), Ticking(), Named("phase")
+
+
+def test_what_can_change_is_copied_though_a_module_or_its_class_holds_it():
+    for one in (CLOCK, TICKING, phase, Latest()):
+        layer = Holder(one)
+        copy = regraft.clone(layer)
+        assert copy.value is not one
+        assert regraft.verify(layer, copy).same
+
+
 @pytest.mark.parametrize(
     "stream", [np.random.mtrand._rand, random._inst, np.random.rand, random.gauss]
 )

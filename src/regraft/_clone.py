@@ -132,7 +132,7 @@ def clone(
     new = walk.run()
     try:
         # Every part has a strategy of its own, or none, whatever scope this is.
-        with _backends.active().scope_of(None):
+        with _backends.active().scope_of(None), _backends.active().lasting():
             if weights == "fresh":
                 _fresh.redraw(walk, seed)
             elif seed is not None:
@@ -226,6 +226,9 @@ def _share_weights(walk: Walk) -> None:
     private |= _variables_of(old for old, _ in (*seen.metrics, *seen.optimizers))
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
+    for operation, _ in seen.operations:
+        for value in _backends.active().other_weights(operation):
+            walk.remember(value, value)
 
 
 def _share_parts_of_kept(walk: Walk, keep: Keep) -> None:

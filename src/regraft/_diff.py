@@ -66,14 +66,14 @@ class Comparison:
         self._judgements: list[Callable[[], Iterator[Difference]]] = []
         self._sharing = Sharing(left)
         self._backend = _backends.active()
-        self._keeps_gradients = False
+        clears = map(_keras.clears_gradients, (left, right))
+        self._keeps_gradients = not all(clears)
 
     def run(self) -> Iterator[Difference]:
         """Yields every difference in structure and state."""
         for model in (self.left, self.right):
             for layer in _trainers(model):
                 _keras.jax_sync(layer)
-                self._keeps_gradients |= _keras.has_own_training(layer)
         name = getattr(self.left, "name", type(self.left).__name__)
         if self.left is self.right:
             yield Difference(name, self.left, self.right, "one and the same object")
@@ -374,6 +374,8 @@ class Comparison:
     ) -> None:
         for name in left | right:
             mine, other = left.get(name, NOTHING), right.get(name, NOTHING)
+            if name == "__annotations__" and mine is other:
+                continue  # Those of the function that both models run.
             self.push(mine, other, f"{path}.{name}")
 
 

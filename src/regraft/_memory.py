@@ -15,7 +15,9 @@ class Memory:
     def __init__(self) -> None:
         self._viewers: dict[int, list[Any]] = {}
         self._common: set[int] = set()
-        self._alive: Any = None
+        # Those met before `begin_again`; some were made on the fly, and their addresses
+        # must stay taken.
+        self._earlier: dict[int, list[Any]] = {}
 
     def note(self, start: int, viewer: Any) -> bool:
         """Notes that somebody looks into memory; tells whether several are known to.
@@ -40,9 +42,8 @@ class Memory:
 
     def viewers(self, start: int) -> list[Any]:
         """Returns who looks into the memory that begins at an address."""
-        return self._viewers.get(start, [])
+        return self._viewers.get(start, []) + self._earlier.get(start, [])
 
     def begin_again(self) -> None:
         """Forgets who was met, but not what is common."""
-        # Some viewers were made on the fly, and addresses must stay taken.
-        self._alive, self._viewers = (self._alive, self._viewers), {}
+        self._earlier, self._viewers = self._viewers, {}

@@ -66,7 +66,7 @@ class Walk(Agenda):
         self._trials: dict[int, tuple[Any, bool]] = {}
         self.memory = Memory()
         # Whether gradients of a step before may be used in the next one.
-        self.keeps_gradients = False
+        self.keeps_gradients = not _keras.clears_gradients(root)
         self._begin()
 
     # What wires the calls of a copy.
@@ -94,7 +94,7 @@ class Walk(Agenda):
     def run(self) -> Any:
         """Makes the copy and returns it."""
         try:
-            with without_collector():
+            with without_collector(), self.backend.lasting():
                 new = self._visit()
                 self._allocate()  # Devices copy while the rest is being wired.
                 self.wiring.finish(self.memo)

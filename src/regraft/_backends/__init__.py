@@ -104,6 +104,12 @@ class Framework(Protocol):
         Whatever scope is around it. Only TensorFlow has strategies.
         """
 
+    def other_weights(self, operation: Any) -> list[Any]:
+        """Returns values that an operation learns which no Keras variable holds."""
+
+    def lasting(self) -> AbstractContextManager[Any]:
+        """A context in which values are made that can be trained, in any mode."""
+
     def gradients(self, model: Any, inputs: Any) -> list[Any]:
         """Differentiates a loss that any model has."""
 

@@ -136,7 +136,8 @@ def _same_view(view: Any, walk: Any) -> Any:
     """
     base = walk.copy_of(view._base)
     _fill(base, view._base, walk)
-    return view._view_func(base)
+    with torch.set_grad_enabled(view.requires_grad):
+        return view._view_func(base)
 
 
 def _fill(new: Any, value: Any, walk: Any) -> None:
@@ -217,7 +218,7 @@ def _memory_of_array(storage: Any, walk: Any) -> Any:
     viewers = walk.memory.viewers(storage.data_ptr())
     for array in (viewer for viewer in viewers if isinstance(viewer, np.ndarray)):
         owner = memory_of(array)
-        new = walk.known(owner)
-        if new is not None and owner.nbytes == storage.nbytes() and new.flags.writeable:
+        if owner.nbytes == storage.nbytes() and owner.flags.writeable:
+            new = walk.copy_of(owner)
             return torch.from_numpy(new.ravel(order="K").view(np.uint8))
     return None

@@ -24,6 +24,9 @@ from ._loss import total_loss
 from ._one_value import replicas as replicas
 from ._one_value import scope_of as scope_of
 from ._one_value import whole as whole
+from ._plain_values import lasting as lasting
+from ._plain_values import other_weights as other_weights
+from ._plain_values import waiting_gradient as waiting_gradient
 
 _Array = xla_client.ArrayImpl
 
@@ -261,11 +264,6 @@ def buffers(value: Any) -> set[Any]:
         return _pointers(value)
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return set()
-
-
-def waiting_gradient(value: Any) -> Any:
-    """Gradients are values of their own; no array holds one."""
-    return None
 
 
 def is_mutable() -> bool:

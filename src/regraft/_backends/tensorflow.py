@@ -27,6 +27,9 @@ from tensorflow.python.util import tf_decorator, tf_should_use
 
 from .._errors import CopyError, explain
 from ._loss import total_loss
+from ._plain_values import lasting as lasting
+from ._plain_values import other_weights as other_weights
+from ._plain_values import waiting_gradient as waiting_gradient
 from ._tensorflow_files import Loaded, copy_loaded, refuse_function
 from ._tensorflow_resources import (
     MutableHashTable,
@@ -277,11 +280,6 @@ def release(values: list[Any]) -> None:
 def buffers(value: Any) -> set[Any]:
     """Returns the resource that a variable stands for; tensors cannot be changed."""
     return {value.ref()} if isinstance(value, tf.Variable) else set()
-
-
-def waiting_gradient(value: Any) -> Any:
-    """Gradients are values of their own; no variable holds one."""
-    return None
 
 
 def is_mutable() -> bool:

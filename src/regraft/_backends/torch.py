@@ -6,7 +6,7 @@ import abc
 import copy
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -263,6 +263,17 @@ def finish(values: list[Any]) -> None:
     """Waits for the streams of the devices on which the values lie."""
     for device in {value.device for value in values if value.device.type == "cuda"}:
         torch.cuda.synchronize(device)
+
+
+def other_weights(operation: Any) -> list[Any]:
+    """Returns the statistics and the like that modules inside keep as buffers."""
+    is_module = isinstance(operation, torch.nn.Module)
+    return list(operation.buffers()) if is_module else []
+
+
+def lasting() -> AbstractContextManager[Any]:
+    """Leaves the mode of inference, whose tensors can never be trained."""
+    return torch.inference_mode(False)
 
 
 @contextmanager

@@ -85,9 +85,14 @@ def compile_metrics(trainer: Any) -> list[Any]:
     return [metric for metric in found if metric is not None]
 
 
-def has_own_training(trainer: Any) -> bool:
-    """Tells whether a model says itself what a step of training is."""
-    return getattr(trainer.train_step, "__func__", None) is not keras.Model.train_step
+def clears_gradients(model: Any) -> bool:
+    """Tells whether Keras trains a model: its steps begin with clearing gradients.
+
+    A step of the model's own may gather them, and so may whoever trains it by hand.
+    """
+    if not isinstance(model, keras.Model) or not model.compiled:
+        return False
+    return getattr(model.train_step, "__func__", None) is keras.Model.train_step
 
 
 def jax_sync(trainer: Any) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dis
 import re
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from .. import _keras
@@ -99,17 +101,36 @@ def lone_instance_maker(kind: Any) -> Maker:
 
 def _makes_one(kind: Any) -> bool:
     """Tells whether a class says how instances are made, and keeps one of them."""
-    is_told = (
-        kind.__new__ is not object.__new__ or type(kind).__call__ is not type.__call__
-    )
-    return is_told and any(type(found) is kind for found in _kept_by(kind))
+    return any(type(found) is kind for found in _kept_by(kind))
 
 
 def _kept_by(kind: Any) -> Iterator[Any]:
-    """Yields what a class, or the class of it, keeps by a name or for this class."""
+    """Yields what a class keeps, by a name or for each class, to return it again."""
+    makers = [
+        maker
+        for maker in (kind.__new__, type(kind).__call__)
+        if isinstance(maker, types.FunctionType)
+    ]
+    if not makers:
+        return
     for base in (*kind.__mro__, *type(kind).__mro__):
-        for value in vars(base).values():
-            yield value.get(kind) if type(value) is dict else value
+        for name, value in vars(base).items():
+            if any(_returns_again(maker, name) for maker in makers):
+                yield value.get(kind) if type(value) is dict else value
+
+
+def _returns_again(maker: types.FunctionType, name: str) -> bool:
+    """Tells whether a function asks first whether there is something by a name.
+
+    One that only writes it down, as the last that was made, asks nothing.
+    """
+    names = maker.__code__.co_names
+    if name not in names:
+        return False
+    code = list(dis.get_instructions(maker))
+    reads = any(x.argval == name and x.opname.startswith("LOAD") for x in code)
+    asks = any("JUMP" in x.opname for x in code) or "setdefault" in names
+    return reads and asks
 
 
 def _make_single_instance(walk: Any, obj: Any) -> Any:
@@ -126,9 +147,30 @@ def _make_lone_instance(walk: Any, obj: Any) -> Any:
     state = obj.__dict__
     if len(state) <= 1 and all(type(label) is str for label in state.values()):
         names = _global_names(obj)
-        if names and all(_is_label(label, names) for label in state.values()):
+        if state:  # `MISSING = Missing("missing")`, not `phase = Phase("phase")`.
+            names = [name for name in names if not name.islower()]
+        is_named = names and all(_is_label(label, names) for label in state.values())
+        kind: Any = type(obj)
+        if is_named and _never_changes(kind):
             return walk.remember(obj, obj)
     return _make_plain_instance(walk, obj)
+
+
+@lru_cache(maxsize=4096)
+def _never_changes(kind: Any) -> bool:
+    """Tells whether a class has no defaults of attributes, and no code that sets any.
+
+    Its constructor may: that has been.
+    """
+    for base in kind.__mro__[:-1]:
+        for name, value in vars(base).items():
+            if isinstance(value, types.FunctionType):
+                code = dis.get_instructions(value)
+                if name != "__init__" and any(x.opname == "STORE_ATTR" for x in code):
+                    return False
+            elif not name.startswith("__") and type(value) in ATOMS - {str}:
+                return False
+    return True
 
 
 def _global_names(obj: Any) -> list[str]:
@@ -280,10 +322,8 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
             new.append(walk.copy_of(item))
         for key, value in pairs:
             new[walk.copy_of(key)] = walk.copy_of(value)
-        if state is not None and type(new) is type(obj):  # It was really made anew.
-            _add_what_is_left_out(walk, obj, new)
-            if set_state is None:
-                _keep_settings(obj, new, state)
+        if type(new) is type(obj) and new is not obj:
+            walk.fill_later(_copy_what_can_be, obj, new)
 
     # The state's copy must be complete before an object's own `__setstate__`
     # reads it, so it is filled after everything else that is pending.
@@ -314,31 +354,22 @@ def is_written_in_python(kind: type) -> bool:
     return all(base is object or base.__flags__ & is_heap_type for base in kind.__mro__)
 
 
-def _add_what_is_left_out(walk: Any, obj: Any, new: Any) -> None:
-    """Gives a copy attributes that its class leaves out of pickles.
+def _copy_what_can_be(walk: Any, obj: Any, new: Any) -> None:
+    """Gives a copy the attributes of its original, whatever pickles say of them.
 
-    A class does so to spare files what can be worked out, or what cannot be written.
-    The first is wanted here; the second stays out.
+    A class leaves out of pickles, or empties, what would make them large, what can be
+    worked out, and what cannot be written. The last is as the class made it anew, and
+    so are the numbers by which C code knows what it made.
     """
     mine = getattr(new, "__dict__", None)
     if type(mine) is not dict:
         return
     for name, value in vars(obj).items():
-        if name not in mine and (type(value) in ATOMS or walk.can_copy(value)):
+        if type(value) in ATOMS:
+            if name not in mine or not _keras.is_identity_key(value):
+                mine[name] = value
+        elif walk.can_copy(value):
             mine[name] = walk.copy_of(value)
-
-
-def _keep_settings(obj: Any, new: Any, state: Any) -> None:
-    """Gives a copy settings that its `__setstate__` put back to where they start.
-
-    A state without them says nothing of them.
-    """
-    told = state if isinstance(state, dict) else {}
-    mine = getattr(new, "__dict__", {})
-    for name, value in getattr(obj, "__dict__", {}).items():
-        is_setting = type(value) in ATOMS and not _keras.is_identity_key(value)
-        if is_setting and name not in told and type(mine.get(name, obj)) in ATOMS:
-            mine[name] = value
 
 
 def _set_state(new: Any, state: Any) -> None:

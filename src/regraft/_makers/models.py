@@ -63,7 +63,6 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     is_trainer = isinstance(obj, _keras.Trainer)
     if is_trainer:
         _keras.jax_sync(obj)
-        walk.keeps_gradients |= _keras.has_own_training(obj)
     attributes = vars(obj)
     shared = memo.get(address(attributes))
     if shared is not None and shared is not vars(new):

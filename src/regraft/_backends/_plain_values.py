@@ -1,0 +1,21 @@
+"""What frameworks say whose variables hold numbers, and nothing else on them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+
+def waiting_gradient(value: Any) -> Any:
+    """Returns None: gradients are values of their own."""
+    return None
+
+
+def other_weights(operation: Any) -> list[Any]:
+    """Returns nothing: what is learned is in Keras's variables."""
+    return []
+
+
+def lasting() -> AbstractContextManager[Any]:
+    """Nothing to do: any value can be trained."""
+    return nullcontext()
