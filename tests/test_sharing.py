@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from holding import Holder
 from keras import layers
 
 import regraft
@@ -166,3 +167,45 @@ def test_inputs_that_a_model_writes_to_are_left_alone():
     inputs = {"values": X, "calls": []}
     assert regraft.verify(model, regraft.clone(model), inputs).same
     assert inputs["calls"] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_tracker", "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes"],
+)
+def test_what_says_nothing_of_a_layer_may_not_be_shared_either(name):
+    layer = layers.Dense(2, name="dense")
+    twin = regraft.clone(layer)
+    vars(twin)[name] = vars(layer)[name]
+    found = [(d.path, d.why) for d in regraft.diff(layer, twin, inputs=False)]
+    assert (f"dense.{name}", "shared by both models") in found
+
+
+def test_a_function_that_trains_the_other_model():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1)], name="net")
+    model.compile("sgd", "mse")
+    model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    twin = regraft.clone(model)
+    assert regraft.verify(model, twin).same
+    twin.train_function = model.train_function
+    found = [d.path for d in regraft.diff(model, twin, inputs=False)]
+    assert found == ["net.train_function"]
+
+
+def test_memory_of_one_library_in_that_of_another():
+    torch = pytest.importorskip("torch")
+    layer = Holder([torch.zeros(3), np.zeros(3, "float32")])
+    for place, other in ((1, layer.value[0].numpy()), (0, layer.value[0][:])):
+        twin = regraft.clone(layer)
+        twin.value[place] = other
+        reasons = [d.why for d in regraft.diff(layer, twin)]
+        assert any(why.startswith("shared buffer") for why in reasons)
+
+
+def test_views_of_other_places_in_the_same_memory():
+    left, right = np.zeros(8), np.zeros(8)
+    one, other = Holder([left, left[2:4]]), Holder([right, right[4:6]])
+    (found,) = regraft.diff(one, other)
+    assert found.path.endswith("value[1]")
+    assert "lies elsewhere in the memory of" in found.why
+    assert str(found).endswith("(16, (8,)) | (32, (8,))")

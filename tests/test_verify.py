@@ -551,3 +551,41 @@ def test_an_export_leaves_no_difference(tmp_path):
     twin = regraft.clone(model)
     model.export(str(tmp_path / "model"), verbose=False)
     assert regraft.verify(model, twin).same
+
+
+class OnlyBig(keras.Model):
+    def __init__(self):
+        super().__init__(name="big")
+        self.dense = layers.Dense(2)
+
+    def call(self, x):
+        if float(keras.ops.max(x)) < 100:
+            raise ValueError("only big numbers")
+        return self.dense(x)
+
+
+def test_a_proof_says_what_was_not_run():
+    model = OnlyBig()
+    big = np.full((2, 3), 200.0, "float32")
+    model(big)
+    proof = regraft.verify(model, regraft.clone(model))
+    assert proof.same
+    assert proof.note
+    assert proof.note in str(proof)
+    if keras.backend.backend() == "torch":  # Elsewhere it does not say what it takes.
+        assert proof.note == "called on drawn inputs, which raises ValueError"
+    assert regraft.verify(model, regraft.clone(model), big).note == ""
+    told = regraft.verify(model, regraft.clone(model), inputs=False)
+    assert told.note == "not called, as they were told"
+    layer = layers.Dense(2)
+    silent = regraft.verify(layer, regraft.clone(layer))
+    assert silent.note == "not called, as they say nothing of their inputs"
+    assert regraft.verify(layer, regraft.clone(layer), big).note == ""
+
+
+def test_inputs_that_cannot_be_copied_are_told_of():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    with pytest.raises(regraft.UsageError) as raised:
+        regraft.verify(model, regraft.clone(model), inputs=(i for i in range(3)))
+    assert "copies of the inputs, which cannot be made" in str(raised.value)
+    assert "argument `inputs`" in str(raised.value)

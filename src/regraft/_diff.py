@@ -12,15 +12,13 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from . import _backends, _functions, _keras
-from ._atoms import ATOMS
+from ._atoms import ATOMS, is_value_class
 from ._diff_calls import compare_call_lists, compare_node_keys, compare_producers
 from ._diff_containers import (
     WEAK_CONTAINERS,
@@ -28,6 +26,16 @@ from ._diff_containers import (
     compare_items,
     compare_weakly,
     match_items,
+)
+from ._diff_values import (
+    ask,
+    content,
+    differences_of_arrays,
+    holds_objects,
+    is_of_a_framework,
+    is_weak,
+    means_the_same,
+    opaque_contents,
 )
 from ._identity import address
 from ._makers import PROXIES, is_plain, target_of
@@ -158,13 +166,13 @@ class Comparison:
         yield from self._sharing.compare_memory(left, right, path)
         if is_opaque:
             self.push(held, other, path)
-        elif self._sharing.is_always_shared(left) and not _means_the_same(left, right):
+        elif self._sharing.is_always_shared(left) and not means_the_same(left, right):
             yield Difference(path, left, right, "value")
         else:
             yield from self._compare_contents(left, right, path)
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
-        if _is_weak(obj):
+        if is_weak(obj):
             self._compare_targets(obj, obj, path)
             return
         if isinstance(obj, tuple | frozenset):
@@ -195,15 +203,15 @@ class Comparison:
         elif isinstance(left, _keras.KerasTensor):
             self._compare_tensors(left, right, path)
             self.judge_later(partial(compare_producers, self, left, right, path))
-        elif _holds_objects(left) and _holds_objects(right):
+        elif holds_objects(left) and holds_objects(right):
             self.push(left.shape, right.shape, f"{path}.shape")
             self.push(str(left.dtype), str(right.dtype), f"{path}.dtype")
             self.push(left.tolist(), right.tolist(), path)
-        elif (found := _differences_of_arrays(left, right, path)) is not None:
+        elif (found := differences_of_arrays(left, right, path)) is not None:
             yield from found
             for name in ("weak_type", "flags.writeable"):  # Of JAX and of numpy.
-                self.push(_ask(left, name), _ask(right, name), f"{path}.{name}")
-            if not _is_of_a_framework(kind):
+                self.push(ask(left, name), ask(right, name), f"{path}.{name}")
+            if not is_of_a_framework(kind):
                 self._compare_states(attributes(left), attributes(right), path)
         elif isinstance(left, types.FunctionType):
             yield from self._compare_functions(left, right, path)
@@ -226,6 +234,8 @@ class Comparison:
             self.push(left.__self__, right.__self__, f"{path}.__self__")
         elif isinstance(left, np.ufunc):
             mine, other = map(_functions.behind_ufunc, (left, right))
+            if not mine:  # It is written in C, and there is one of each.
+                yield Difference(path, left, right, "value")
             self.push(mine, other, path)
         elif isinstance(left, types.MappingProxyType):
             self.push(mapping_behind(left), mapping_behind(right), path)
@@ -234,6 +244,8 @@ class Comparison:
         elif isinstance(left, weakref.ref):
             self._compare_targets(left, right, path)
         else:
+            if is_value_class(kind) and not same_atom(left, right):
+                yield Difference(path, left, right, "value")
             yield from compare_items(self, left, right, path)
             yield from self._compare_attributes(left, right, path)
 
@@ -257,16 +269,13 @@ class Comparison:
     ) -> Iterator[Difference]:
         self.variables += 1
         old, new = _keras.raw_value(left), _keras.raw_value(right)
-        mine, other = (
-            _keras.forget_bookkeeping(x, _keras.variable_state(x))
-            for x in (left, right)
-        )
-        self._compare_states(mine, other, path)
+        state, other = _keras.variable_state(left), _keras.variable_state(right)
+        yield from self._compare_owned(left, right, state, other, path)
         if old is None or new is None:
             if old is not new:
                 yield Difference(path, left, right, "one of them has no value")
             return
-        yield from self._sharing.compare_memory(old, new, path)
+        yield from self._sharing.compare_memory(old, new, path, (left, right))
         if self._keeps_gradients:
             gathered = self._backend.waiting_gradient
             self.push(gathered(old), gathered(new), f"{path}.grad")
@@ -316,23 +325,36 @@ class Comparison:
             yield from self._compare_ties(mine, other, where)
             if mine is other and name in _functions.rebound_names(left.__code__):
                 yield Difference(where, mine, other, "shared by both models")
-            self.push(_content(mine), _content(other), where)
+            self.push(content(mine), content(other), where)
 
     def _compare_attributes(
         self, left: Any, right: Any, path: str
     ) -> Iterator[Difference]:
         if isinstance(left, _keras.Layer):
             yield from self._compare_members(left, right, path)
-        mine, other = (
-            _keras.forget_bookkeeping(x, attributes(x)) for x in (left, right)
-        )
         if not isinstance(left, _CONTAINERS) and not is_plain(left):
             yield from self._compare_opaque(left, right, path)
         if isinstance(left, _keras.Operation):
             self.judge_later(partial(compare_call_lists, self, left, right, path))
         if _keras.is_graph(left) and _keras.is_graph(right):
             self.judge_later(partial(compare_node_keys, left, right, path))
-        self._compare_states(mine, other, path)
+        state, other = attributes(left), attributes(right)
+        yield from self._compare_owned(left, right, state, other, path)
+
+    def _compare_owned(
+        self,
+        left: Any,
+        right: Any,
+        state: dict[str, Any],
+        other: dict[str, Any],
+        path: str,
+    ) -> Iterator[Difference]:
+        """Compares attributes; those that say nothing may not be shared either."""
+        mine = _keras.forget_bookkeeping(left, state.copy())
+        for name in state.keys() - mine.keys():
+            if state[name] is other.get(name, NOTHING):
+                yield from self._sharing.shared(state[name], f"{path}.{name}")
+        self._compare_states(mine, _keras.forget_bookkeeping(right, other), path)
 
     def _compare_opaque(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         """Compares objects whose state is hidden, by what they say of themselves."""
@@ -377,63 +399,6 @@ class Comparison:
             if name == "__annotations__" and mine is other:
                 continue  # Those of the function that both models run.
             self.push(mine, other, f"{path}.{name}")
-
-
-def opaque_contents(obj: Any) -> Any:
-    """Returns what a framework says an opaque object of its own holds, or None."""
-    for framework in _backends.loaded():
-        held = framework.contents(obj)
-        if held is not None:
-            return held
-    return None
-
-
-def _holds_objects(obj: Any) -> bool:
-    return isinstance(obj, np.ndarray) and obj.dtype.hasobject
-
-
-def _differences_of_arrays(left: Any, right: Any, path: str) -> Any:
-    """Returns in what numbers two objects differ; None if they do not say theirs."""
-    if not all(hasattr(type(side), "__array__") for side in (left, right)):
-        return None
-    try:
-        return list(compare_arrays(left, right, path))
-    except Exception:  # Whatever a class raises.
-        return None
-
-
-def _ask(array: Any, name: str) -> Any:
-    """Returns what an array says of itself by a name, if that means anything to it."""
-    try:
-        return attrgetter(name)(array)
-    except Exception:  # Whatever a class raises.
-        return None
-
-
-def _is_of_a_framework(kind: type) -> bool:
-    return kind.__module__.split(".")[0] in ("jax", "jaxlib", "tensorflow", "torch")
-
-
-def _means_the_same(left: Any, right: Any) -> bool:
-    """Compares what models share, of which there may be one for each value."""
-    kind: Any = type(left)
-    if isinstance(left, np.generic):
-        return bool(left.dtype == right.dtype and left.tobytes() == right.tobytes())
-    if kind.__eq__ is not object.__eq__:
-        with suppress(Exception):  # Whatever a class raises that has no one answer.
-            return bool(left == right)
-    return kind.__repr__ is object.__repr__ or repr(left) == repr(right)
-
-
-def _is_weak(obj: Any) -> bool:
-    return isinstance(obj, weakref.ref) or type(obj) in PROXIES
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # An empty cell.
-        return NOTHING
 
 
 def _trainers(model: Any) -> list[Any]:

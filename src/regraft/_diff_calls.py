@@ -21,8 +21,7 @@ def compare_call_lists(
     for name in _keras.NODE_LISTS:
         mine, other = (vars(side).get(name) or [] for side in (left, right))
         where = f"{path}.{name}"
-        if mine is other and len(mine):
-            yield Difference(where, mine, other, "shared by both models")
+        if mine is other:  # That is told where attributes are compared.
             continue
         partners = [comparison.partner_of(node) for node in list.__iter__(mine)]
         wanted = [partner for partner in partners if partner is not None]

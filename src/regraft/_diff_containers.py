@@ -6,7 +6,7 @@ Each function is handed the comparison, which takes up the pairs that it finds.
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,19 +83,35 @@ def _items_of(sequence: Any) -> list[Any]:
 def _compare_dicts(
     comparison: Any, left: Any, right: Any, path: str
 ) -> Iterator[Difference]:
-    if all(map(_is_plain_key, left)):
-        mine, other = list(left), list(right)
-        if mine != other or not all(map(_are_alike, mine, other)):
-            yield Difference(path, mine, other, "keys")
-        for key in [k for k in left if k in right]:
-            comparison.push(left[key], right[key], f"{path}[{key!r}]")
+    mine, other = _entries_of(left), _entries_of(right)
+    keys, others = [key for key, _ in mine], [key for key, _ in other]
+    if all(map(_is_plain_key, keys)):
+        if keys != others or not all(map(_are_alike, keys, others)):
+            yield Difference(path, keys, others, "keys")
+        found = dict(other)
+        for key, value in mine:
+            if key in found:
+                comparison.push(value, found[key], f"{path}[{_label(key)}]")
         return
-    if len(left) != len(right):
-        yield Difference(path, len(left), len(right), "number of items")
-    pairs = zip(left.items(), right.items(), strict=False)
+    if len(mine) != len(other):
+        yield Difference(path, len(mine), len(other), "number of items")
+    pairs = zip(mine, other, strict=False)
     for i, ((k, v), (key, value)) in enumerate(pairs):
         _compare_keys(comparison, k, key, f"{path}.<key {i}>")
         comparison.push(v, value, f"{path}[…{i}]")
+
+
+def _entries_of(mapping: Any) -> list[tuple[Any, Any]]:
+    """Returns keys and values, past what a class says, which may reorder them."""
+    bases: tuple[Any, ...] = (OrderedDict, dict)
+    base = next((b for b in bases if issubclass(type(mapping), b)), None)
+    # TensorFlow has them elsewhere.
+    return list(mapping.items() if base is None else base.items(mapping))
+
+
+def _label(key: Any) -> str:
+    text = repr(key)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _compare_keys(comparison: Any, left: Any, right: Any, path: str) -> None:
@@ -111,18 +127,20 @@ def _compare_keys(comparison: Any, left: Any, right: Any, path: str) -> None:
 def _compare_sets(
     comparison: Any, left: Any, right: Any, path: str
 ) -> Iterator[Difference]:
-    if len(left) != len(right):
-        yield Difference(path, len(left), len(right), "number of items")
+    base: Any = set if isinstance(left, set) else frozenset
+    mine, other = list(base.__iter__(left)), list(base.__iter__(right))
+    if len(mine) != len(other):
+        yield Difference(path, len(mine), len(other), "number of items")
         return
-    if all(map(_is_plain_key, left)):
-        if {*map(exact, left)} != {*map(exact, right)}:
+    if all(map(_is_plain_key, mine)):
+        if {*map(exact, mine)} != {*map(exact, other)}:
             yield Difference(path, left, right, "value")
         return
-    ids = [[x for x in side if _keras.is_identity_key(x)] for side in (left, right)]
-    if len(left) > 1 and len(ids[0]) == len(ids[1]) == len(left):
+    ids = [[x for x in side if _keras.is_identity_key(x)] for side in (mine, other)]
+    if len(mine) > 1 and len(ids[0]) == len(ids[1]) == len(mine):
         comparison.point_at_all(*(map(address_by_id, side) for side in ids), path)
         return
-    comparison.put_off(left, right, path)
+    comparison.put_off(mine, other, path)
 
 
 def match_items(

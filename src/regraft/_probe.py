@@ -27,7 +27,9 @@ Answer = dict[str, Any]
 _UNCOPIED = "cannot be copied to be run"
 
 
-def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
+def behaviour(
+    left: Any, right: Any, inputs: Any, notes: list[str] | None = None
+) -> Iterator[Difference]:
     """Yields differences in what two models compute.
 
     Args:
@@ -35,15 +37,22 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
         right: The second model.
         inputs: What to call them on; drawn from their input specs if None. If
             False, they are not called.
+        notes: Gets a line if the models were not called, or not with success.
     """
+    notes = [] if notes is None else notes
     if inputs is False:
+        notes.append("not called, as they were told")
         return
     is_given = inputs is not None
     if not is_given:
         with _keras.quiet_globals():
             inputs = draw_inputs(left)
     _check_concrete(inputs)
-    if inputs is None or not getattr(left, "built", True):
+    if inputs is None:
+        notes.append("not called, as they say nothing of their inputs")
+        return
+    if not is_given and not getattr(left, "built", True):
+        notes.append("not called, as they are not built")
         return
     name = getattr(left, "name", type(left).__name__)
     for training in (False, True):
@@ -51,6 +60,8 @@ def behaviour(left: Any, right: Any, inputs: Any) -> Iterator[Difference]:
         mine, other = (_call(model, inputs, training) for model in (left, right))
         if is_given:
             _check_called(mine, other, name)
+        elif "raises" in mine and not notes:
+            notes.append(f"called on drawn inputs, which raises {mine['raises']}")
         yield from _compare_answers(mine, other, f"{name}(inputs, {mode})")
     if getattr(left, "compiled", False) and getattr(right, "compiled", False):
         # The step applies the gradients, so that they need no look of their own.
@@ -125,15 +136,31 @@ def _draw(spec: Any, generator: Any, rows: int) -> Any:
 def _attempt(question: Callable[[Any, Any], Answer], model: Any, inputs: Any) -> Answer:
     """Asks a copy of the model, with nobody's random numbers fixed."""
     try:
-        # Of the inputs as well, which a model may write to.
-        probe, inputs = clone_onto(model), Walk(inputs, keep=_is_constant).run()
+        probe = clone_onto(model)
     except RegraftError as error:
         return {_UNCOPIED: type(error).__name__}
+    inputs = _copied(inputs)
     with _keras.fixed_globals(), _backends.active().fixed_global_rng():
         try:
             return question(probe, inputs)
         except Exception as error:  # Whatever a model raises is an answer, too.
             return {"raises": type(error).__name__}
+
+
+def _copied(inputs: Any) -> Any:
+    """Copies inputs, which a model may write to."""
+    try:
+        return Walk(inputs, keep=_is_constant).run()
+    except RegraftError as error:
+        raise UsageError(
+            explain(
+                "The models are called on copies of the inputs, which cannot be made.",
+                where="argument `inputs`",
+                expected="arrays or tensors, in lists, tuples or dicts",
+                received=f"{inputs!r} (of type {type(inputs).__name__})",
+                fix="pass the numbers themselves, or None to have some drawn",
+            )
+        ) from error
 
 
 def _is_constant(obj: Any) -> bool:

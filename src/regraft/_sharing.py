@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,47 @@ WITHOUT_IDENTITY = (
 )
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """Two values that stand at the same place, and what memory they lie in."""
+
+    left: Any
+    right: Any
+    left_memory: set[Any]
+    right_memory: set[Any]
+    path: str
+    owners: tuple[Any, Any]
+
+    @staticmethod
+    def is_apart(one: set[Any], other: set[Any], piece: Any) -> bool:
+        """Tells whether memory differs where what is written would show.
+
+        JAX, which names a piece by a tuple, never writes to it.
+        """
+        is_written = not isinstance(piece, tuple)
+        return is_written and bool(other) and one.isdisjoint(other)
+
+    def distance_to(self, other: _Pair) -> tuple[Any, Any]:
+        """Returns how far another pair lies from this one, and in which steps."""
+        sides = (self.left, other.left), (self.right, other.right)
+        left, right = ((_start(b) - _start(a), _steps(b)) for a, b in sides)
+        return left, right
+
+
+def _start(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return start_of(value)
+    return int(value.data_ptr()) if hasattr(value, "data_ptr") else 0
+
+
+def _steps(value: Any) -> tuple[int, ...]:
+    if isinstance(value, np.ndarray):
+        return value.strides
+    if hasattr(value, "stride"):
+        return tuple(step * value.element_size() for step in value.stride())
+    return ()
+
+
 class Sharing:
     """Notes what two models hold, and finds what they share.
 
@@ -42,18 +84,17 @@ class Sharing:
 
     def __init__(self, root: Any) -> None:
         self._walk = Walk(root)  # Knows which objects may be shared.
-        self._backend = _backends.active()
         self._met: list[tuple[Any, Any, str]] = []
         self._functions: list[tuple[Any, str]] = []
-        # For each piece of memory, what the other model had where it was first met.
-        self._mates: dict[Any, tuple[set[Any], Any, str]] = {}
-        self._partners: dict[Any, tuple[set[Any], Any, str]] = {}
+        # For each piece of memory of either model, where it was first met.
+        self._mates: dict[Any, _Pair] = {}
+        self._partners: dict[Any, _Pair] = {}
 
     def note(self, left: Any, right: Any, path: str) -> None:
         """Notes two objects that stand at the same place, and keeps them alive."""
         self._met.append((left, right, path))
         for obj in (left, right):
-            if isinstance(obj, types.FunctionType):
+            if type(obj) is types.FunctionType:  # Of a proxy its target would be asked.
                 self._walk.note_rebound(_functions.rebound_cells(obj))
 
     def is_always_shared(self, obj: Any) -> bool:
@@ -67,27 +108,38 @@ class Sharing:
         elif not self._may_be_shared(obj):
             yield Difference(path, obj, obj, "shared by both models")
 
-    def compare_memory(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
-        """Compares where the values of two variables, tensors or arrays lie."""
+    def compare_memory(
+        self, left: Any, right: Any, path: str, owners: tuple[Any, Any] | None = None
+    ) -> Iterator[Difference]:
+        """Compares where the values of two variables, tensors or arrays lie.
+
+        Args:
+            left: A value of the first model.
+            right: That of the second.
+            path: Where they stand.
+            owners: The variables that hold them, if they are held by any.
+        """
         mine, other = self._memory_of(left), self._memory_of(right)
         if left is right or mine & other or _overlap(left, right):
             yield Difference(path, left, right, "shared buffer")
             return
+        pair = _Pair(left, right, mine, other, path, owners or (left, right))
         for piece in other:
-            before, twin, where = self._partners.setdefault(piece, (mine, right, path))
-            if twin is not right and self._are_apart(before, mine, right):
-                why = f"tie: it lies in the memory of {where}"
-                yield Difference(path, twin, right, why)
+            first = self._partners.setdefault(piece, pair)
+            is_met = first.owners[1] is pair.owners[1]
+            if not is_met and pair.is_apart(first.left_memory, mine, piece):
+                why = f"tie: it lies in the memory of {first.path}"
+                yield Difference(path, first.right, right, why)
         for piece in mine:
-            before, twin, where = self._mates.setdefault(piece, (other, left, path))
-            if twin is not left and self._are_apart(before, other, left):
-                why = f"tie: the first lies in the memory of {where}"
+            first = self._mates.setdefault(piece, pair)
+            if first.owners[0] is pair.owners[0]:
+                continue
+            if pair.is_apart(first.right_memory, other, piece):
+                why = f"tie: the first lies in the memory of {first.path}"
                 yield Difference(path, left, right, why)
-
-    def _are_apart(self, one: set[Any], other: set[Any], value: Any) -> bool:
-        """Tells whether memory differs where what is written to a value would show."""
-        is_changed = isinstance(value, np.ndarray) or self._backend.is_mutable()
-        return is_changed and bool(other) and one.isdisjoint(other)
+            elif other and first.distance_to(pair)[0] != first.distance_to(pair)[1]:
+                why = f"tie: it lies elsewhere in the memory of {first.path}"
+                yield Difference(path, *first.distance_to(pair), why)
 
     def found(self) -> Iterator[Difference]:
         """Yields what is shared, when all has been noted."""
@@ -104,15 +156,16 @@ class Sharing:
             if self._is_crossed(right):
                 why = f"shared by both models: it is {lefts[key]} of the other"
                 yield Difference(path, left, right, why)
-        for piece, (_, value, path) in self._partners.items():
+        for piece, pair in self._partners.items():
             if piece in self._mates:
-                why = f"shared buffer: that of {self._mates[piece][2]} of the other"
-                yield Difference(path, value, value, why)
+                why = f"shared buffer: that of {self._mates[piece].path} of the other"
+                yield Difference(pair.path, pair.right, pair.right, why)
 
     def _is_crossed(self, obj: Any) -> bool:
-        if isinstance(obj, types.FunctionType):
+        kind = type(obj)  # A proxy would ask its target, which may be gone.
+        if kind is types.FunctionType:
             return self._walk.must_copy(obj)
-        if isinstance(obj, (*WITHOUT_IDENTITY, weakref.ref, *PROXIES)):
+        if issubclass(kind, (*WITHOUT_IDENTITY, weakref.ref, *PROXIES)):
             return False
         return not self._may_be_shared(obj)
 
@@ -126,14 +179,14 @@ class Sharing:
     def _memory_of(self, value: Any) -> set[Any]:
         if isinstance(value, np.ndarray):
             return _array_memory(value)
-        return self._backend.buffers(value)
+        return set().union(*(x.buffers(value) for x in _backends.loaded()))
 
 
 def _array_memory(array: Any) -> set[Any]:
     """Returns where the memory begins that an array looks into."""
     if not array.nbytes or not array.flags.writeable:
         return set()
-    return {("numpy", start_of(memory_of(array)))}
+    return {start_of(memory_of(array))}
 
 
 def _overlap(left: Any, right: Any) -> bool:

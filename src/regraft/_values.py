@@ -75,8 +75,9 @@ def exact(value: Any) -> Any:
         return kind, struct.pack("d", value)
     if isinstance(value, complex):
         return kind, struct.pack("dd", value.real, value.imag)
-    if isinstance(value, decimal.Decimal | datetime.datetime | datetime.time):
-        return kind, repr(value)  # With all digits, and the time zone.
+    for plain in (decimal.Decimal, datetime.datetime, datetime.time):
+        if isinstance(value, plain):
+            return kind, plain.__repr__(value)  # With all digits, and the time zone.
     if isinstance(value, range):
         return kind, value.start, value.stop, value.step
     if isinstance(value, tuple):
@@ -90,7 +91,10 @@ def to_numpy(value: Any) -> np.ndarray[Any, Any]:
     """Returns the exact value of a variable or tensor as an array."""
     if isinstance(value, _keras.Variable):
         value = _backends.active().whole(_keras.raw_value(value))
-    return _keras.to_numpy(value)
+    try:
+        return _keras.to_numpy(value)
+    except TypeError:  # Keras does not ask for the bits of numbers that NumPy has not.
+        return _backends.active().to_array(value)
 
 
 def named_values(

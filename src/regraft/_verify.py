@@ -59,6 +59,7 @@ class Proof:
         objects: How many pairs of objects were compared.
         variables: How many pairs of variables were compared, bit by bit.
         bytes: How many bytes of variables were compared.
+        note: Why what they compute was not compared; nothing if it was.
     """
 
     left: str
@@ -67,6 +68,7 @@ class Proof:
     objects: int
     variables: int
     bytes: int
+    note: str = ""
 
     @property
     def same(self) -> bool:
@@ -99,6 +101,8 @@ class Proof:
             f"{self.objects:,} objects, {self.variables:,} variables, "
             f"{self.bytes:,} bytes compared"
         )
+        if self.note:
+            looked_at += f" ({self.note})"
         if self.same:
             return f"{self.left} and {self.right} are the same: {looked_at}."
         lines = "\n".join(f"  {d}" for d in self.differences)
@@ -127,8 +131,9 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
     check_comparable(a, b)
     comparison = Comparison(a, b)
     found = list(comparison.run())
+    notes: list[str] = []
     if a is not b:
-        found += behaviour(a, b, inputs)
+        found += behaviour(a, b, inputs, notes)
     return Proof(
         left=_name(a),
         right=_name(b),
@@ -136,6 +141,7 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
         objects=comparison.objects,
         variables=comparison.variables,
         bytes=comparison.bytes,
+        note="; ".join(notes),
     )
 
 

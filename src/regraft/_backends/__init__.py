@@ -74,8 +74,12 @@ class Framework(Protocol):
     def buffers(self, value: Any) -> set[Any]:
         """Returns what memory a variable's value occupies; nothing if it is not known.
 
-        Two values that share memory share one of these.
+        Two values that share memory share one of these. Where somebody may write to
+        it, that is the address at which the memory begins, as for NumPy's arrays.
         """
+
+    def to_array(self, value: Any) -> Any:
+        """Returns the exact numbers, or the bits, of a variable's value as an array."""
 
     def waiting_gradient(self, value: Any) -> Any:
         """Returns the gradient that a variable's value has gathered, or None."""

@@ -5,10 +5,17 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from .._keras import to_numpy
+
 
 def waiting_gradient(value: Any) -> Any:
     """Returns None: gradients are values of their own."""
     return None
+
+
+def to_array(value: Any) -> Any:
+    """Returns the numbers of a tensor."""
+    return to_numpy(value)
 
 
 def other_weights(operation: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from ._one_value import scope_of as scope_of
 from ._one_value import whole as whole
 from ._plain_values import lasting as lasting
 from ._plain_values import other_weights as other_weights
+from ._plain_values import to_array as to_array
 from ._plain_values import waiting_gradient as waiting_gradient
 
 _Array = xla_client.ArrayImpl
@@ -271,10 +272,11 @@ def is_mutable() -> bool:
     return False
 
 
-def _pointers(value: Any) -> set[int]:
+def _pointers(value: Any) -> set[Any]:
     if value.size == 0:
         return set()
-    return {s.data.unsafe_buffer_pointer() for s in value.addressable_shards}
+    # Not as a number: NumPy may look into the same memory, but nobody writes to it.
+    return {("jax", x.data.unsafe_buffer_pointer()) for x in value.addressable_shards}
 
 
 def is_concrete(value: Any) -> bool:

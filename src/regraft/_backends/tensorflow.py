@@ -20,6 +20,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     Function as PolymorphicFunction,
 )
 from tensorflow.python.framework import ops
+from tensorflow.python.ops.lookup_ops import TableInitializerBase
 from tensorflow.python.saved_model.function_deserialization import RestoredFunction
 from tensorflow.python.trackable import data_structures
 from tensorflow.python.trackable.base import Trackable, TrackableReference
@@ -29,6 +30,7 @@ from .._errors import CopyError, explain
 from ._loss import total_loss
 from ._plain_values import lasting as lasting
 from ._plain_values import other_weights as other_weights
+from ._plain_values import to_array as to_array
 from ._plain_values import waiting_gradient as waiting_gradient
 from ._tensorflow_files import Loaded, copy_loaded, refuse_function
 from ._tensorflow_resources import (
@@ -239,6 +241,9 @@ def contents(obj: Any) -> Any:
         return [type(obj), {**vars(obj), "_implementation": inside}]
     if isinstance(obj, MutableHashTable):
         return table_contents(obj)
+    if isinstance(obj, TableInitializerBase):
+        state = {**vars(obj), "_name": str(vars(obj).get("_name")).rstrip("0123456789")}
+        return [type(obj), state]  # Its number is a counter's.
     if isinstance(obj, StatelessResource):
         return [type(obj), resource_state(obj)]
     if isinstance(obj, tf.data.Dataset):

@@ -16,7 +16,6 @@ import torch.nn.utils.parametrize
 from torch.nn.modules.module import _WrappedHook
 from torch.nn.parameter import is_lazy
 
-from .._keras import to_numpy
 from .._makers.instances import copy_by_attributes, fill_slots, is_written_in_python
 from ._loss import total_loss
 from ._one_value import replicas as replicas
@@ -189,13 +188,29 @@ def contents(obj: Any) -> Any:
         how = [obj.requires_grad, str(obj.data.dtype), str(obj.data.device)]
         return [type(obj), how, dict(vars(obj))]
     if isinstance(obj, torch.Tensor):
-        numbers = [*map(to_numpy, _dense_parts(obj.detach()))]
         # Whatever was computed is no leaf, and its copy has no history.
         is_trained = obj.is_leaf and obj.requires_grad
-        hooks = hooks_of(obj) if is_trained else {}
-        own = dict(vars(obj))
-        return [type(obj), is_trained, str(obj.layout), hooks, own, *numbers]
+        return {
+            "class": type(obj),
+            "requires_grad": is_trained,
+            "dtype": str(obj.dtype),
+            "layout": str(obj.layout),
+            "hooks": hooks_of(obj) if is_trained else {},
+            "attributes": dict(vars(obj)),
+            "values": [to_array(part) for part in _dense_parts(obj.detach())],
+        }
     return None
+
+
+def to_array(value: Any) -> Any:
+    """Returns the numbers of a tensor; their bits, where NumPy has no such numbers."""
+    value = value.detach().cpu()
+    try:
+        array = value.numpy()
+    except TypeError:
+        array = value.contiguous().view(torch.uint8).numpy()
+    array.flags.writeable = False  # It lies in the memory of the tensor.
+    return array
 
 
 def _dense_parts(value: Any) -> list[Any]:
