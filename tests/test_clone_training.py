@@ -614,3 +614,34 @@ def test_a_copy_made_in_inference_mode_can_be_trained(how):
     axes = (4, 5) if "inputs" in how else (4,)
     twin.train_on_batch(np.ones((*axes, 3)), np.ones((*axes, 2)))
     assert (keras.ops.convert_to_numpy(twin.weights[0]) != before).any()
+
+
+class ByPath(optimizers.SGD):
+    """Knows by their paths which variables learn faster."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.faster = {v.path: 10.0 for v in variables[-2:]}
+
+    def update_step(self, gradient, variable, learning_rate):
+        rate = learning_rate * self.faster.get(variable.path, 1.0)
+        super().update_step(gradient, variable, rate)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "tensorflow",
+    reason="it is handed variables of another kind",
+)
+def test_what_an_optimizer_knows_by_path_follows_other_names():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(4), layers.Dense(2)])
+    model.compile(ByPath(0.01), "mse")
+    x, y = np.ones((4, 3), "float32"), np.zeros((4, 2), "float32")
+    model.train_on_batch(x, y)
+    twin = regraft.clone(model, prefix="b_")
+    paths = [v.path for v in twin.trainable_variables]
+    assert list(twin.optimizer.faster) == paths[-2:]
+    for one in (model, twin):
+        one.train_on_batch(x, y)
+    for mine, other in zip(model.weights, twin.weights, strict=True):
+        same = keras.ops.convert_to_numpy(mine) == keras.ops.convert_to_numpy(other)
+        assert same.all()

@@ -310,7 +310,7 @@ def _cast(walk: Walk, casts: list[tuple[Any, Any, str]]) -> None:
             _cast_variable(variable, dtype)
     for optimizer, mine, old in keys:
         new = _keras.variable_keys(optimizer, mine)
-        _keras.rekey_optimizer(optimizer, zip(old, new, strict=True))
+        _keras.rekey(optimizer, zip(old, new, strict=True))
 
 
 def _cast_variable(variable: Any, dtype: str) -> None:

@@ -100,7 +100,7 @@ def reindex_optimizer(new: Any, variables: Iterable[tuple[Any, Any]]) -> None:
     pairs = (
         (variable_key(new, old), variable_key(new, twin)) for old, twin in variables
     )
-    rekey_optimizer(new, pairs)
+    rekey(new, pairs)
 
 
 def variable_keys(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
@@ -108,15 +108,15 @@ def variable_keys(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
     return [variable_key(optimizer, variable) for variable in variables]
 
 
-def rekey_optimizer(new: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Writes other keys into the dicts and sets by which an optimizer finds things.
+def rekey(holder: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Writes other keys into the dicts and sets by which an object finds things.
 
     Args:
-        new: The optimizer.
+        holder: An optimizer or a layer.
         pairs: Old keys, each with the new one; None for what has no key.
     """
     keys = {old: twin for old, twin in pairs if old is not None and twin is not None}
-    state = vars(new)
+    state = vars(holder)
     for name, value in state.items():
         if type(value) is frozenset and not keys.keys().isdisjoint(value):
             state[name] = frozenset(keys.get(key, key) for key in value)
