@@ -37,7 +37,7 @@ from ._diff_values import (
     means_the_same,
     opaque_contents,
 )
-from ._identity import address
+from ._identity import address, address_by_id, may_be_id
 from ._makers import PROXIES, is_plain, target_of
 from ._parts import attributes, is_model_state, mapping_behind
 from ._sharing import WITHOUT_IDENTITY, Sharing
@@ -132,7 +132,11 @@ class Comparison:
 
     def partner_of(self, left: Any) -> int | None:
         """Returns the address of what an object was paired with, if it was."""
-        return self._right_of.get(address(left))
+        return self.partner_at(address(left))
+
+    def partner_at(self, left: int) -> int | None:
+        """Does so for an object that is known by its address."""
+        return self._right_of.get(left)
 
     def is_same(self, left: Any, right: Any) -> bool:
         """Tells whether two objects differ in nothing, in a comparison of their own."""
@@ -143,7 +147,9 @@ class Comparison:
     def _compare(self, left: Any, right: Any, path: str) -> Iterator[Difference]:
         kind = type(left)
         if kind in ATOMS or type(right) in ATOMS:
-            if not same_atom(left, right):
+            if may_be_id(left) and may_be_id(right):
+                self.judge_later(partial(self._compare_ids, left, right, path))
+            elif not same_atom(left, right):
                 yield Difference(path, left, right, "value")
             return
         if (address(left), address(right)) in self._pairs:
@@ -170,6 +176,13 @@ class Comparison:
             yield Difference(path, left, right, "value")
         else:
             yield from self._compare_contents(left, right, path)
+
+    def _compare_ids(self, left: int, right: int, path: str) -> Iterator[Difference]:
+        partner = self.partner_at(address_by_id(left))
+        if (address_by_id(left) if partner is None else partner) != address_by_id(
+            right
+        ):
+            yield Difference(path, left, right, "value")
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:
         if is_weak(obj):

@@ -10,9 +10,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import _keras
 from ._atoms import ATOMS
-from ._identity import address, address_by_id
+from ._identity import address, address_by_id, may_be_id
 from ._parts import is_model_state
 from ._values import NOTHING, Difference, exact, same_atom
 
@@ -115,7 +114,7 @@ def _label(key: Any) -> str:
 
 
 def _compare_keys(comparison: Any, left: Any, right: Any, path: str) -> None:
-    if _keras.is_identity_key(left) and _keras.is_identity_key(right):
+    if may_be_id(left) and may_be_id(right):
         comparison.point(address_by_id(left), address_by_id(right), path, "key")
     elif type(left) is type(right) is tuple and len(left) == len(right):
         for mine, other in zip(left, right, strict=True):
@@ -136,7 +135,7 @@ def _compare_sets(
         if {*map(exact, mine)} != {*map(exact, other)}:
             yield Difference(path, left, right, "value")
         return
-    ids = [[x for x in side if _keras.is_identity_key(x)] for side in (mine, other)]
+    ids = [[x for x in side if may_be_id(x)] for side in (mine, other)]
     if len(mine) > 1 and len(ids[0]) == len(ids[1]) == len(mine):
         comparison.point_at_all(*(map(address_by_id, side) for side in ids), path)
         return
@@ -164,11 +163,11 @@ def _place_of(comparison: Any, item: Any, others: list[Any]) -> int | None:
     Sets have no order: it is the very object, one of the same name or value, or one
     that does not differ in anything.
     """
-    partner = comparison.partner_of(item)
-    if partner is not None:
-        found = (i for i, other in enumerate(others) if address(other) == partner)
-        return next(found, None)
     alike = [i for i, other in enumerate(others) if type(other) is type(item)]
+    place = address_by_id if may_be_id(item) else address
+    partner = comparison.partner_at(place(item))
+    if partner is not None:
+        return next((i for i in alike if place(others[i]) == partner), None)
     if len(others) == len(alike) == 1:
         return 0
     for is_partner in (_is_the_same, _has_the_same_name, _are_alike):
@@ -203,4 +202,4 @@ def _is_plain_key(key: Any) -> bool:
     """Tells whether a key means the same in any model."""
     if isinstance(key, tuple | frozenset):
         return all(_is_plain_key(part) for part in key)
-    return type(key) in ATOMS and not _keras.is_identity_key(key)
+    return type(key) in ATOMS and not may_be_id(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 # Python tells audit hooks of each `id()`, and from version 3.12 on many programs have
@@ -23,6 +23,48 @@ def address_by_id(number: int) -> int:
         return number
     turned = (number >> 4) | (number << (_BITS - 4)) & ((1 << _BITS) - 1)
     return turned - (1 << _BITS) if turned >> (_BITS - 1) else turned
+
+
+# Ids are large numbers; hardly anything else that models hold is.
+_LARGE = 1 << 32
+
+
+def may_be_id(value: object) -> bool:
+    """Tells whether a value looks like the `id` of an object: no copy can keep it."""
+    return type(value) is int and value > _LARGE
+
+
+def may_hold_ids(values: Iterable[object]) -> bool:
+    """Tells whether there are ids among values, or in tuples and frozensets of them."""
+    for value in values:
+        kind = type(value)
+        if kind is int:
+            if value > _LARGE:  # type: ignore[operator]
+                return True
+        elif (kind is tuple or kind is frozenset) and may_hold_ids(value):  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def with_new_ids(value: Any, memo: Mapping[int, Any]) -> Any:
+    """Returns a number, or a tuple or frozenset, with the ids of copies."""
+    kind = type(value)
+    if kind is int:
+        return new_id(value, memo)
+    if (kind is tuple or kind is frozenset) and may_hold_ids(value):
+        return kind(with_new_ids(part, memo) for part in value)
+    return value
+
+
+def write_new_ids(container: Any, memo: Mapping[int, Any]) -> None:
+    """Puts the ids of copies in the place of ids among the values of a list or dict."""
+    is_list = isinstance(container, list)
+    base: Any = list if is_list else dict
+    items = enumerate(list.__iter__(container)) if is_list else dict.items(container)
+    for key, value in list(items):
+        new = with_new_ids(value, memo)
+        if new is not value:
+            base.__setitem__(container, key, new)
 
 
 def new_id(number: int, memo: Mapping[int, Any]) -> int:

@@ -27,8 +27,8 @@ from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import CopyError, OutOfMemoryError, explain
-from ._identity import address, address_by_id, new_id
-from ._makers import Maker, choose_maker, is_simple, plain_parts
+from ._identity import address, may_be_id, may_hold_ids, new_id, write_new_ids
+from ._makers import Maker, are_atoms, choose_maker, is_simple, plain_parts
 from ._memory import Memory
 from ._parts import is_model_state, path_between
 from ._rules import Rules
@@ -84,6 +84,7 @@ class Walk(Agenda):
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
+        self._with_ids: list[Any] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -162,19 +163,28 @@ class Walk(Agenda):
     def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Puts copies of a dict's values into another dict."""
         copies = state.copy()
-        self.translate(copies)
+        holds_ids = self.translate(copies)
         target.update(copies)
+        if holds_ids:
+            self.note_ids(target)
 
     def copy_items_later(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Does that when the rest has been visited."""
         self.later(lambda: self.copy_items(state, target))
 
-    def translate(self, state: dict[str, Any]) -> None:
-        """Puts the copy of each value in its place."""
+    def translate(self, state: dict[str, Any]) -> bool:
+        """Puts the copy of each value in its place.
+
+        Returns:
+            Whether there may be ids among them, see `note_ids`.
+        """
         memo, makers, empties = self.memo, self._quick_makers, self._empties
+        holds_ids = False
         for name, value in state.items():
             kind = type(value)
             if kind in ATOMS:
+                if kind is int and may_be_id(value):
+                    holds_ids = True
                 continue
             key = address(value)
             if key in memo:
@@ -182,11 +192,12 @@ class Walk(Agenda):
             elif kind in empties and not value:
                 state[name] = memo[key] = kind()
             elif kind is tuple and ATOMS.issuperset(map(type, value)):
-                continue
+                holds_ids = holds_ids or may_hold_ids(value)
             elif kind in makers:
                 state[name] = makers[kind](self, value)
             else:
                 state[name] = self.copy_of(value)
+        return holds_ids
 
     def settle(self, state: dict[str, Any]) -> bool:
         """Puts copies in the place of values that are simple or known.
@@ -198,12 +209,14 @@ class Walk(Agenda):
         for name, value in state.items():
             kind = type(value)
             if kind in ATOMS:
+                if kind is int and may_be_id(value):
+                    return False
                 continue
             key = address(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind is tuple:
-                if not ATOMS.issuperset(map(type, value)):
+                if not are_atoms(value):
                     return False
             elif kind is dict and dict in empties and is_simple(value):
                 state[name] = memo[key] = value.copy()
@@ -243,14 +256,17 @@ class Walk(Agenda):
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
 
+    def note_ids(self, container: Any) -> None:
+        """Notes a list, or a dict, among whose values there may be ids of objects."""
+        self._with_ids.append(container)
+
     def new_key(self, key: Any) -> Any:
-        """Translates a key that is the `id` of an object."""
-        if type(key) is int:
+        """Translates a key that is the `id` of an object, or has one in it."""
+        kind = type(key)
+        if kind is int:
             return new_id(key, self.memo)
-        if type(key) is tuple and any(type(x) is int for x in key):
-            numbers = (address_by_id(x) for x in key if type(x) is int)
-            if any(number in self.memo for number in numbers):
-                return tuple(map(self.new_key, key))
+        if (kind is tuple or kind is frozenset) and may_hold_ids(key):
+            return kind(map(self.new_key, key))
         return self.copy_of(key)
 
     def meet(self, *parts: Any) -> None:
@@ -291,6 +307,8 @@ class Walk(Agenda):
     def _copy_root(self) -> Any:
         new = self.copy_of(self.root)
         self.work_off()
+        for container in self._with_ids:
+            write_new_ids(container, self.memo)
         for tracker, twin in self._trackers:
             _keras.index_tracker(tracker, twin, self.memo)
         return new

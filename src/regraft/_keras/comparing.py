@@ -21,11 +21,6 @@ def is_automatic_tensor_name(name: str) -> bool:
     return name.startswith("keras_tensor")
 
 
-def is_identity_key(key: Any) -> bool:
-    """Tells whether a key is the address of an object, which no copy can keep."""
-    return type(key) is int and key > 1 << 32
-
-
 # By which TensorFlow's checkpoints find the parts of an object.
 _CHECKPOINT_REFERENCES = frozenset(
     {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from .. import _keras
 from .._atoms import ATOMS, NAMES
 from .._errors import CopyError, explain
+from .._identity import may_be_id, may_hold_ids
 
 Maker = Callable[[Any, Any], Any]
 # Makes a maker to the measure of a class.
@@ -39,9 +39,10 @@ def _short(obj: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def are_atoms(parts: Iterable[Any]) -> bool:
+def are_atoms(parts: Collection[Any]) -> bool:
     """Tells whether both models can share all parts, so nothing need be put off."""
-    return ATOMS.issuperset(map(type, parts))
+    kinds = set(map(type, parts))
+    return kinds <= ATOMS and not (int in kinds and may_hold_ids(parts))
 
 
 def are_names(keys: Iterable[Any]) -> bool:
@@ -50,7 +51,7 @@ def are_names(keys: Iterable[Any]) -> bool:
 
 
 def needs_hash(key: Any) -> bool:
-    return type(key) not in ATOMS or _keras.is_identity_key(key)
+    return type(key) not in ATOMS or may_be_id(key)
 
 
 def is_simple(content: dict[Any, Any]) -> bool:
@@ -64,4 +65,6 @@ def is_simple(content: dict[Any, Any]) -> bool:
 
 def _is_plain(value: Any) -> bool:
     kind = type(value)
-    return kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value)))
+    if kind is tuple:
+        return are_atoms(value)
+    return kind in ATOMS and not may_be_id(value)

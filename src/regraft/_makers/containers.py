@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from .._atoms import ATOMS, NAMES
-from .._identity import address
+from .._identity import address, may_hold_ids
 from .._parts import mapping_behind, memory_of, start_of
 from .base import Maker, are_atoms, is_simple, needs_hash
 from .instances import copy_simple_attributes, fill_attributes
@@ -22,7 +22,7 @@ from .instances import copy_simple_attributes, fill_attributes
 def _make_list(walk: Any, obj: Any) -> Any:
     kind = type(obj)
     new = walk.memo[address(obj)] = list.__new__(kind)
-    if are_atoms(list.__iter__(obj)):
+    if are_atoms(obj):
         list.extend(new, list.__iter__(obj))
         if kind is list or copy_simple_attributes(walk, obj, new):
             return new
@@ -35,6 +35,8 @@ def _fill_list(walk: Any, obj: Any, new: Any) -> None:
     items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
     list.clear(new)
     list.extend(new, items)
+    if may_hold_ids(items):
+        walk.note_ids(new)
     if type(obj) is not list:
         fill_attributes(walk, obj, new)
 
@@ -71,6 +73,8 @@ def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
         base.clear(new)
         for key, value in items:
             base.__setitem__(new, translate(key), value)
+        if may_hold_ids(value for _, value in items):
+            walk.note_ids(new)
 
     if any(needs_hash(key) for key, _ in items):
         for key, _ in items:

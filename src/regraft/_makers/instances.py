@@ -12,10 +12,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from .. import _keras
 from .._atoms import ATOMS, is_of_a_common_library
 from .._errors import CopyError, RegraftError
-from .._identity import address, address_by_id
+from .._identity import address, address_by_id, may_be_id
 from .._parts import parts, slots_of
 from .base import Maker, are_atoms, refuse
 
@@ -31,7 +30,7 @@ def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
     if address(state) in walk.memo:
         return False
     state = state.copy()
-    if not (ATOMS.issuperset(map(type, state.values())) or walk.settle(state)):
+    if not walk.settle(state):
         return False
     object.__setattr__(new, "__dict__", state)
     return True
@@ -195,7 +194,7 @@ def _make_plain_instance(walk: Any, obj: Any) -> Any:
     state = obj.__dict__
     if state:
         state = state.copy()
-        if ATOMS.issuperset(map(type, state.values())) or walk.settle(state):
+        if walk.settle(state):
             new.__dict__ = state
         else:
             walk.fill_later(fill_attributes, obj, new)
@@ -366,7 +365,7 @@ def _copy_what_can_be(walk: Any, obj: Any, new: Any) -> None:
         return
     for name, value in vars(obj).items():
         if type(value) in ATOMS:
-            if name not in mine or not _keras.is_identity_key(value):
+            if name not in mine or not may_be_id(value):
                 mine[name] = value
         elif walk.can_copy(value):
             mine[name] = walk.copy_of(value)

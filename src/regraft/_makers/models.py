@@ -94,12 +94,14 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     if is_trainer:
         walk.hold(list(state.values()))  # Some were made just now.
     _keras.rebind_wrappers(obj, new, state, memo)
-    walk.translate(state)
+    holds_ids = walk.translate(state)
     if shared is None:
         memo[address(attributes)] = state
         object.__setattr__(new, "__dict__", state)
     else:  # Filled once more, now that the targets of weak references are known.
         shared.update(state)
+    if holds_ids:
+        walk.note_ids(vars(new))
     fill_slots(walk, obj, new)
 
 
