@@ -178,10 +178,8 @@ class Comparison:
             yield from self._compare_contents(left, right, path)
 
     def _compare_ids(self, left: int, right: int, path: str) -> Iterator[Difference]:
-        partner = self.partner_at(address_by_id(left))
-        if (address_by_id(left) if partner is None else partner) != address_by_id(
-            right
-        ):
+        place = address_by_id(left)
+        if self._right_of.get(place, place) != address_by_id(right):
             yield Difference(path, left, right, "value")
 
     def _compare_shared(self, obj: Any, path: str) -> Iterator[Difference]:

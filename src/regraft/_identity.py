@@ -26,12 +26,12 @@ def address_by_id(number: int) -> int:
 
 
 # Ids are large numbers; hardly anything else that models hold is.
-_LARGE = 1 << 32
+LARGE = 1 << 32
 
 
 def may_be_id(value: object) -> bool:
     """Tells whether a value looks like the `id` of an object: no copy can keep it."""
-    return type(value) is int and value > _LARGE
+    return type(value) is int and value > LARGE
 
 
 def may_hold_ids(values: Iterable[object]) -> bool:
@@ -39,7 +39,7 @@ def may_hold_ids(values: Iterable[object]) -> bool:
     for value in values:
         kind = type(value)
         if kind is int:
-            if value > _LARGE:  # type: ignore[operator]
+            if value > LARGE:  # type: ignore[operator]
                 return True
         elif (kind is tuple or kind is frozenset) and may_hold_ids(value):  # type: ignore[arg-type]
             return True

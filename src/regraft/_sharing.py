@@ -137,9 +137,11 @@ class Sharing:
             if pair.is_apart(first.right_memory, other, piece):
                 why = f"tie: the first lies in the memory of {first.path}"
                 yield Difference(path, left, right, why)
-            elif other and first.distance_to(pair)[0] != first.distance_to(pair)[1]:
+                continue
+            far, other_far = first.distance_to(pair)
+            if other and far != other_far:
                 why = f"tie: it lies elsewhere in the memory of {first.path}"
-                yield Difference(path, *first.distance_to(pair), why)
+                yield Difference(path, far, other_far, why)
 
     def found(self) -> Iterator[Difference]:
         """Yields what is shared, when all has been noted."""

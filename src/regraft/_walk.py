@@ -27,8 +27,8 @@ from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import CopyError, OutOfMemoryError, explain
-from ._identity import address, may_be_id, may_hold_ids, new_id, write_new_ids
-from ._makers import Maker, are_atoms, choose_maker, is_simple, plain_parts
+from ._identity import LARGE, address, may_hold_ids, new_id, write_new_ids
+from ._makers import Maker, choose_maker, is_simple, plain_parts
 from ._memory import Memory
 from ._parts import is_model_state, path_between
 from ._rules import Rules
@@ -183,7 +183,7 @@ class Walk(Agenda):
         for name, value in state.items():
             kind = type(value)
             if kind in ATOMS:
-                if kind is int and may_be_id(value):
+                if kind is int and value > LARGE:
                     holds_ids = True
                 continue
             key = address(value)
@@ -209,14 +209,14 @@ class Walk(Agenda):
         for name, value in state.items():
             kind = type(value)
             if kind in ATOMS:
-                if kind is int and may_be_id(value):
+                if kind is int and value > LARGE:
                     return False
                 continue
             key = address(value)
             if key in memo:
                 state[name] = memo[key]
             elif kind is tuple:
-                if not are_atoms(value):
+                if not ATOMS.issuperset(map(type, value)) or may_hold_ids(value):
                     return False
             elif kind is dict and dict in empties and is_simple(value):
                 state[name] = memo[key] = value.copy()
@@ -293,8 +293,7 @@ class Walk(Agenda):
         """Copies all but the values; twice, if more turns out to be shared inside."""
         given, known = self.memo.copy(), self.memory.count_common()
         new = self._copy_root()
-        more_is_common = self.memory.count_common() > known
-        if not more_is_common and not (
+        if self.memory.count_common() == known and not (
             self._rebound and any(map(self._was_missed, self.functions))
         ):
             return new

@@ -90,7 +90,7 @@ def clears_gradients(model: Any) -> bool:
 
     A step of the model's own may gather them, and so may whoever trains it by hand.
     """
-    if not isinstance(model, keras.Model) or not model.compiled:
+    if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         return False
     return getattr(model.train_step, "__func__", None) is keras.Model.train_step
 

@@ -9,7 +9,6 @@ from .ahead import Waiting as Waiting
 from .ahead import in_order as in_order
 from .ahead import plain_parts as plain_parts
 from .base import Maker as Maker
-from .base import are_atoms as are_atoms
 from .base import is_simple as is_simple
 from .choice import choose_maker as choose_maker
 from .choice import is_plain as is_plain
