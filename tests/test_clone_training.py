@@ -622,6 +622,8 @@ class ByPath(optimizers.SGD):
     def build(self, variables):
         super().build(variables)
         self.faster = {v.path: 10.0 for v in variables[-2:]}
+        self.paths = [v.path for v in variables]
+        self.first = variables[0].path
 
     def update_step(self, gradient, variable, learning_rate):
         rate = learning_rate * self.faster.get(variable.path, 1.0)
@@ -640,6 +642,8 @@ def test_what_an_optimizer_knows_by_path_follows_other_names():
     twin = regraft.clone(model, prefix="b_")
     paths = [v.path for v in twin.trainable_variables]
     assert list(twin.optimizer.faster) == paths[-2:]
+    assert twin.optimizer.paths == paths
+    assert twin.optimizer.first == paths[0]
     for one in (model, twin):
         one.train_on_batch(x, y)
     for mine, other in zip(model.weights, twin.weights, strict=True):

@@ -56,15 +56,19 @@ def with_new_ids(value: Any, memo: Mapping[int, Any]) -> Any:
     return value
 
 
-def write_new_ids(container: Any, memo: Mapping[int, Any]) -> None:
-    """Puts the ids of copies in the place of ids among the values of a list or dict."""
+def replace_values(container: Any, translate: Callable[[Any], Any]) -> bool:
+    """Translates the values of a list or dict, past what its class does with them.
+
+    Returns:
+        Whether any of them is another one now.
+    """
     is_list = isinstance(container, list)
     base: Any = list if is_list else dict
     items = enumerate(list.__iter__(container)) if is_list else dict.items(container)
-    for key, value in list(items):
-        new = with_new_ids(value, memo)
-        if new is not value:
-            base.__setitem__(container, key, new)
+    changed = [(k, new) for k, old in items if (new := translate(old)) is not old]
+    for key, new in changed:
+        base.__setitem__(container, key, new)
+    return bool(changed)
 
 
 def new_id(number: int, memo: Mapping[int, Any]) -> int:

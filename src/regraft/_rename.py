@@ -53,9 +53,9 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
         _keras.rename_slots(optimizer, slots)
     _keras.move_optimizer_paths((new for _, new in walk.optimizers), paths)
     # Nothing else than a path has the slashes and names of one.
-    told = [(old, new) for old, new in paths.items() if "/" in old]
+    told = {old: new for old, new in paths.items() if "/" in old}
     for _, holder in (*walk.optimizers, *walk.operations) if told else ():
-        _keras.rekey(holder, told)
+        _keras.retell(holder, told)
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer):
             _keras.rename_outputs(operation, outputs)

@@ -27,7 +27,14 @@ from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
 from ._errors import CopyError, OutOfMemoryError, explain
-from ._identity import LARGE, address, may_hold_ids, new_id, write_new_ids
+from ._identity import (
+    LARGE,
+    address,
+    may_hold_ids,
+    new_id,
+    replace_values,
+    with_new_ids,
+)
 from ._makers import Maker, choose_maker, is_simple, plain_parts
 from ._memory import Memory
 from ._parts import is_model_state, path_between
@@ -307,7 +314,7 @@ class Walk(Agenda):
         new = self.copy_of(self.root)
         self.work_off()
         for container in self._with_ids:
-            write_new_ids(container, self.memo)
+            replace_values(container, lambda value: with_new_ids(value, self.memo))
         for tracker, twin in self._trackers:
             _keras.index_tracker(tracker, twin, self.memo)
         return new

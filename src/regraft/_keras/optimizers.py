@@ -11,7 +11,7 @@ import keras
 
 from .. import _backends
 from .._errors import CopyError, explain
-from .._identity import address
+from .._identity import address, replace_values
 from .classes import Variable
 from .globals import quiet_globals
 from .variables import raw_value, set_number, set_path, to_numpy
@@ -140,6 +140,33 @@ def _rekey(plain: Any, keys: dict[Any, Any]) -> None:
     base.clear(plain)
     for key, value in pairs:
         base.__setitem__(plain, key, value)
+
+
+def retell(holder: Any, moved: dict[str, str]) -> None:
+    """Writes the new paths of variables where an object keeps the old ones.
+
+    Args:
+        holder: An optimizer or a layer.
+        moved: New paths, by the old ones.
+    """
+    rekey(holder, moved.items())
+    state = vars(holder)
+    replace_values(state, lambda value: _retold(value, moved))
+    for held in containers(state.values()):
+        plain = plain_container(held)
+        if isinstance(plain, list | dict):
+            changed = replace_values(plain, lambda value: _retold(value, moved))
+            if changed and plain is not held:
+                held._update_snapshot()
+
+
+def _retold(value: Any, moved: dict[str, str]) -> Any:
+    """Returns the new path for an old one, also in a tuple."""
+    if type(value) is str:
+        return moved.get(value, value)
+    if type(value) is tuple and any(type(x) is str and x in moved for x in value):
+        return tuple(_retold(part, moved) for part in value)
+    return value
 
 
 def inner_optimizers(optimizer: Any) -> list[Any]:
