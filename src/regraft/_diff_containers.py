@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ._atoms import ATOMS
+from ._errors import shortened
 from ._identity import address, address_by_id, may_be_id
 from ._parts import is_model_state
 from ._values import NOTHING, Difference, exact, same_atom
@@ -90,7 +91,7 @@ def _compare_dicts(
         found = dict(other)
         for key, value in mine:
             if key in found:
-                comparison.push(value, found[key], f"{path}[{_label(key)}]")
+                comparison.push(value, found[key], f"{path}[{shortened(repr(key))}]")
         return
     if len(mine) != len(other):
         yield Difference(path, len(mine), len(other), "number of items")
@@ -106,11 +107,6 @@ def _entries_of(mapping: Any) -> list[tuple[Any, Any]]:
     base = next((b for b in bases if issubclass(type(mapping), b)), None)
     # TensorFlow has them elsewhere.
     return list(mapping.items() if base is None else base.items(mapping))
-
-
-def _label(key: Any) -> str:
-    text = repr(key)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _compare_keys(comparison: Any, left: Any, right: Any, path: str) -> None:

@@ -102,6 +102,11 @@ def explain(
     return "\n".join(lines)
 
 
+def shortened(text: str, length: int = 80) -> str:
+    """Returns a text, or its beginning if it is too long for a line."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the nearest choice, or nothing."""
     near = get_close_matches(str(word), list(choices), n=1)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.recfunctions import repack_fields
 
 from . import _backends, _keras
+from ._errors import shortened
 
 
 class _Nothing:
@@ -54,7 +55,7 @@ def _show(value: Any) -> str:
         text = " ".join(repr(value).split())
     except Exception:  # Whatever a class raises.
         text = f"<{type(value).__name__}>"
-    return text if len(text) <= 80 else text[:77] + "..."
+    return shortened(text)
 
 
 def same_atom(left: Any, right: Any) -> bool:

@@ -32,8 +32,8 @@ def _copy_together(values: list[Any], walk: Any) -> None:
     """Copies parameters on a GPU, where the launch for each would take most time."""
     alike: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
-        is_alone = not walk.memory.is_common(_start_of(value))
-        if is_alone and walk.known(value) is None and can_wait(value):
+        is_new = walk.known(value) is None and not _is_common(value, walk)
+        if is_new and can_wait(value):
             # Of mixed dtypes each would be copied by itself after all.
             olds, news = alike.setdefault((value.device, value.dtype), ([], []))
             olds.append(value.detach())
@@ -174,6 +174,12 @@ def note_memory(value: Any, walk: Any) -> bool:
     return bool(start) and walk.memory.note(start, value)
 
 
+def _is_common(value: Any, walk: Any) -> bool:
+    """Tells whether others look into a tensor's storage; mostly nobody shares any."""
+    has_any = walk.memory.count_common() > 0
+    return has_any and walk.memory.is_common(_start_of(value))
+
+
 def _start_of(value: Any) -> int:
     """Returns where the storage of a tensor begins, or 0 if it has none."""
     try:
@@ -185,7 +191,7 @@ def _start_of(value: Any) -> int:
 def _copy_data(value: Any, walk: Any) -> Any:
     """Returns the numbers of a tensor's copy, which others may look at as well."""
     device = walk.rules.device or value.device
-    if not walk.memory.is_common(_start_of(value)):
+    if not _is_common(value, walk):
         return _copy_on(value.detach(), device)
     storage = copy_storage(value.untyped_storage(), walk)
     hollow = torch.empty(0, dtype=value.dtype, device=device)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from .._atoms import ATOMS, NAMES
-from .._errors import CopyError, explain
+from .._errors import CopyError, explain, shortened
 from .._identity import may_be_id, may_hold_ids
 
 Maker = Callable[[Any, Any], Any]
@@ -36,7 +36,7 @@ def _short(obj: Any) -> str:
         text = repr(obj)
     except Exception:
         text = f"<{type(obj).__name__}>"
-    return text if len(text) <= 120 else text[:117] + "..."
+    return shortened(text, 120)
 
 
 def are_atoms(parts: Collection[Any]) -> bool:
