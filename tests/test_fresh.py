@@ -239,3 +239,73 @@ def test_a_state_whose_reset_wants_to_know_more_starts_as_a_weight():
     model = keras.Model(inputs, Session()(inputs))
     model.layers[1].total.assign(np.ones(4))
     assert not rg.clone(model, weights="fresh").layers[1].total.numpy().any()
+
+
+class Gated(layers.Layer):
+    """Writes, when it is built, to the weights of layers inside."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.online, self.target = layers.Dense(3), layers.Dense(3)
+
+    def build(self, shape):
+        self.gate = layers.Dense(3, name="gate")  # Another one each time.
+        for layer in (self.gate, self.online, self.target):
+            layer.build(shape)
+        self.gate.bias.assign([1.0, 2.0, 3.0])
+        self.target.set_weights(self.online.get_weights())
+
+    def call(self, x):
+        return self.gate(x) * self.online(x) + self.target(x)
+
+
+class Around(keras.Model):
+    """Has the last word on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = {"first": Gated(), "second": Gated()}
+
+    def build(self, shape):
+        for part in self.parts.values():
+            part.build(shape)
+        self.parts["second"].gate.bias.assign([4.0, 5.0, 6.0])
+
+    def call(self, x):
+        return self.parts["first"](x) + self.parts["second"](x)
+
+
+def test_weights_that_a_layer_gives_to_those_inside():
+    model = Around()
+    model(X)
+    model.set_weights([w + 1 for w in values(model)])
+    for new in (rg.clone(model, weights="fresh", seed=3), rg.clone_model(model)):
+        for name, bias in (("first", [1, 2, 3]), ("second", [4, 5, 6])):
+            part, old = new.parts[name], model.parts[name]
+            assert np.array_equal(part.gate.bias, bias)
+            assert not np.array_equal(part.gate.kernel, old.gate.kernel)
+            assert not np.array_equal(part.online.kernel, old.online.kernel)
+            assert np.array_equal(part.online.kernel, part.target.kernel)
+            assert part.online.kernel is not part.target.kernel
+
+
+class Scaled(layers.Layer):
+    """Keeps a weight by the name of what it starts as."""
+
+    def __init__(self, scale=0.5):
+        super().__init__()
+        self.scale = scale
+
+    def build(self, shape):
+        start = keras.initializers.Constant(self.scale)
+        self.scale = self.add_weight(shape=(), initializer=start, name="scale")
+
+    def call(self, x):
+        return self.scale * x
+
+
+def test_a_weight_by_the_name_of_what_it_starts_as():
+    layer = called(Scaled())
+    layer.scale.assign(7.0)
+    assert float(rg.clone(layer, weights="fresh").scale) == 0.5
+    assert float(layer.scale) == 7.0

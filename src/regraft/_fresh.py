@@ -5,6 +5,9 @@ knows how a layer's weights start is the layer's `build()`. For each layer that
 owns variables a *ghost* is made, a copy of the layer that has forgotten its
 variables, and built again; the values of the ghost's variables move into the
 layer's own. Wiring, ties, names and everything else stay as they are.
+
+A layer that builds the layers inside it may write to their weights as well, so the
+outermost one that builds a layer is asked for what its weights start with.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 
 from . import _backends, _keras
 from ._errors import CopyError, explain
-from ._ghosts import ghost_of, ghost_with_parts, ids_inside
+from ._ghosts import ghost_of, ghost_with_parts, held_alike, ids_inside
 from ._identity import address
 from ._walk import Keep, Walk
 
@@ -68,11 +71,17 @@ def redraw(walk: Walk, seed: int | None) -> None:
     mine = {address(new) for _, new in walk.variables}
     held = {address(v) for layer in layers for v in _keras.own_variables(layer)}
     drawn = held - mine
+    # A layer may be made, or built, with the very layers that it holds.
+    known = {address(v) for pair in walk.variables for v in pair}
     with _seeded(seeds):
         weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
+        inside = [(layer, _keras.all_layers(layer)) for layer in weighted]
+        owners = sorted(inside, key=lambda pair: len(pair[1]))
+        for owner, parts in reversed(owners):
+            _redraw_built_by(owner, parts, drawn, known, walk.keep)
         for layer in weighted:
             _redraw_layer(layer, drawn, walk.keep)
-        _redraw_inside(weighted, drawn, walk.variables)
+        _redraw_made_with(owners, drawn, known)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
@@ -126,37 +135,57 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
             drawn.add(address(variable))
 
 
-def _redraw_inside(
-    layers: list[Any], drawn: set[int], variables: list[tuple[Any, Any]]
+def _redraw_built_by(
+    owner: Any, inside: list[Any], drawn: set[int], known: set[int], keep: Keep | None
 ) -> None:
-    """Asks the layers around those that cannot be made again alone, innermost first.
+    """Asks a layer that builds those inside it what their weights start with.
 
     Args:
-        layers: The layers of the copy.
+        owner: The layer.
+        inside: The layer, and those inside it.
         drawn: The ids of variables that have new values.
-        variables: Those of the original and of the copy, which are not new: a layer
-            may be made with the very layers that it holds.
+        known: The ids of variables that are not new.
+        keep: Asked of each object: should the ghost share it with the layer?
     """
-    left = {address(layer) for layer in layers if _undrawn(layer, drawn)}
-    known = {address(v) for pair in variables for v in pair}
-    owners = [(layer, _keras.all_layers(layer)) for layer in layers if left]
-    for owner, inside in sorted(owners, key=lambda pair: len(pair[1])):
-        wanted = [part for part in inside if address(part) in left]
-        if not any(_undrawn(part, drawn) for part in wanted):
+    if len(inside) == 1 or not _keras.says_how_to_build(owner):
+        return
+    if not any(_undrawn(part, drawn) for part in inside):
+        return
+    ghost = _ghost_by_build(owner, keep)
+    for part, other in () if ghost is None else held_alike(owner, ghost):
+        _move_new_values(other, part, drawn, known)
+
+
+def _redraw_made_with(
+    owners: list[tuple[Any, list[Any]]], drawn: set[int], known: set[int]
+) -> None:
+    """Asks the layers around those that cannot be made again alone.
+
+    Args:
+        owners: Layers and those inside them, the innermost first.
+        drawn: The ids of variables that have new values.
+        known: The ids of variables that are not new.
+    """
+    for owner, inside in owners:
+        if not any(_undrawn(part, drawn) for part in inside):
             continue
         ghost = _ghost_by_config(owner)
         others = [] if ghost is None else _keras.all_layers(ghost)
         if [type(x) for x in others] == [type(x) for x in inside]:
             for part, other in zip(inside, others, strict=True):
-                if address(part) in left:
-                    made = _keras.own_variables(other)
-                    made = [v for v in made if address(v) not in known]
-                    _move_values(made, _undrawn(part, drawn), drawn)
+                _move_new_values(other, part, drawn, known)
+
+
+def _move_new_values(
+    source: Any, target: Any, drawn: set[int], known: set[int]
+) -> None:
+    made = [v for v in _keras.own_variables(source) if address(v) not in known]
+    _move_values(made, _undrawn(target, drawn), drawn)
 
 
 def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:
-    if _keras.is_quantized(layer):
-        return []  # What its class makes starts as zeros.
+    if _keras.is_quantized(layer) or hasattr(layer, "adapt"):
+        return []  # What its class makes starts as zeros, or is data.
     return [v for v in _keras.own_variables(layer) if address(v) not in drawn]
 
 

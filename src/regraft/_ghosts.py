@@ -6,11 +6,12 @@ how a layer's weights start, or what they would be for another shape.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from . import _keras
 from ._identity import address
+from ._parts import parts
 from ._rules import Rules
 from ._walk import Keep, Walk
 
@@ -78,3 +79,23 @@ def ghost_with_parts(
         if isinstance(operation, _keras.Layer) and address(old) not in settled:
             _keras.forget_variables(operation)
     return ghost, list(walk.operations)
+
+
+def held_alike(layer: Any, ghost: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields layers with those that a ghost, once it is built, has in their places.
+
+    It may have made them again: those that were copied are in no place then.
+    """
+    stack, seen = [(layer, ghost)], set[tuple[int, int]]()
+    while stack:
+        one, other = stack.pop()
+        pair = address(one), address(other)
+        if type(one) is not type(other) or pair in seen:
+            continue
+        seen.add(pair)
+        if isinstance(one, _keras.Layer):
+            yield one, other
+        elif not isinstance(one, list | tuple | dict):
+            continue
+        places = dict(parts(other))
+        stack += [(x, places[label]) for label, x in parts(one) if label in places]

@@ -10,6 +10,7 @@ from keras.src.layers.input_spec import InputSpec
 from keras.src.layers.layer import Layer
 from keras.src.models.functional import Functional
 from keras.src.ops.operation import Operation
+from keras.src.utils.python_utils import is_default
 from keras.src.utils.tracking import DotNotTrackScope
 
 from .._identity import address
@@ -74,6 +75,11 @@ def build_shapes(layer: Any) -> dict[str, Any] | None:
     return None if shapes is None else dict(shapes)
 
 
+def says_how_to_build(layer: Any) -> bool:
+    """Tells whether a layer has a `build()` of its own; a graph's does nothing."""
+    return inner_graph(layer) is None and not is_default(layer.build)
+
+
 def retrack(operation: Any) -> None:
     """Lets torch's dict of a layer's parameters follow the layer's variables.
 
@@ -126,6 +132,10 @@ def forget_variables(layer: Any) -> None:
     modules = state.get("_modules")
     if modules is not None:  # torch: parameters are tracked again after `build()`.
         modules.pop("_torch_params", None)
+    given = state.get("_auto_config")
+    for name, argument in given.config.items() if given is not None else ():
+        if isinstance(state.get(name), Variable):  # It has taken the argument's name.
+            state[name] = argument
 
 
 def forget_attributes(layer: Any, variables: list[Any]) -> None:

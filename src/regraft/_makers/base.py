@@ -45,9 +45,9 @@ def are_atoms(parts: Collection[Any]) -> bool:
     return kinds <= ATOMS and not (int in kinds and may_hold_ids(parts))
 
 
-def are_names(keys: Iterable[Any]) -> bool:
-    """Tells whether all keys are plain strings, the same in both models."""
-    return NAMES.issuperset(map(type, keys))
+def are_names(parts: Iterable[Any]) -> bool:
+    """Tells whether all parts are plain strings, the same in both models."""
+    return NAMES.issuperset(map(type, parts))
 
 
 def needs_hash(key: Any) -> bool:
@@ -57,14 +57,12 @@ def needs_hash(key: Any) -> bool:
 def is_simple(content: dict[Any, Any]) -> bool:
     """Tells whether a dict holds nothing but atoms, and tuples of them."""
     values, keys = dict.values(content), dict.keys(content)
-    # Most dicts pass a test that takes no loop in Python.
-    if not are_atoms(values) and not all(map(_is_plain, values)):
+    kinds = set(map(type, values))
+    if not kinds <= _SIMPLE or (int in kinds and may_hold_ids(values)):
+        return False
+    if tuple in kinds and not all(are_atoms(x) for x in values if type(x) is tuple):
         return False
     return are_names(keys) or not any(map(needs_hash, keys))
 
 
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is tuple:
-        return are_atoms(value)
-    return kind in ATOMS and not may_be_id(value)
+_SIMPLE = ATOMS | {tuple}

@@ -16,7 +16,7 @@ from .._atoms import ATOMS, is_of_a_common_library
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id, may_be_id
 from .._parts import parts, slots_of
-from .base import Maker, are_atoms, refuse
+from .base import Maker, are_atoms, are_names, refuse
 
 
 def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
@@ -144,7 +144,7 @@ def _refuse_to_delete(walk: Any, obj: Any) -> Any:
 
 def _make_lone_instance(walk: Any, obj: Any) -> Any:
     state = obj.__dict__
-    if len(state) <= 1 and all(type(label) is str for label in state.values()):
+    if len(state) <= 1 and are_names(state.values()):
         names = _global_names(obj)
         if state:  # `MISSING = Missing("missing")`, not `phase = Phase("phase")`.
             names = [name for name in names if not name.islower()]
