@@ -1,5 +1,7 @@
 """`clone(dtype=...)`: another precision, and what it costs."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -309,6 +311,26 @@ def test_a_backbone_is_cast():
         report = rg.compare(model, new, x)
         assert len(report) == 2
         assert 0 < report.max_rel < 0.1
+
+
+def test_a_backbone_with_other_names_finds_its_policies_in_a_file(tmp_path):
+    hub = pytest.importorskip("keras_hub")
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
+    policies["layer_norm"] = "mixed_bfloat16"
+    size = {"vocabulary_size": 12, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
+    size |= {"intermediate_dim": 8, "max_sequence_length": 8}
+    model = hub.models.GPT2Backbone(**size, dtype=policies)
+    new = rg.clone(model, prefix="b_")
+    new.save(tmp_path / "new.keras")
+    assert keras.models.load_model(tmp_path / "new.keras").output.dtype == "bfloat16"
+    model = hub.models.GPT2Backbone(**size)
+    model.quantize("int8", filters="token_embedding")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rg.clone(model)
+        rg.clone(model, name="other")
+    with pytest.warns(rg.EditNotSavedWarning, match="b_gpt2_backbone"):
+        rg.clone(model, prefix="b_")
 
 
 # --- what is refused -----------------------------------------------------------

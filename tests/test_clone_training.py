@@ -589,6 +589,28 @@ def test_gradients_that_the_next_step_clears_are_left_behind():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of tensors")
+def test_gradients_that_the_next_step_does_not_reach_come_along():
+    def encoder():
+        x = keras.Input((3,))
+        return keras.Model(x, layers.Dense(2, name="same")(x))
+
+    x = keras.Input((3,))
+    model = keras.Model(x, [encoder()(x), encoder()(x)])
+    assert len({v.path for v in model.weights}) == 2  # Of four: the module knows these.
+    model.compile(keras.optimizers.SGD(0.1), ["mse", "mse"])
+    data = np.ones((4, 3)), [np.ones((4, 2))] * 2
+    model.train_on_batch(*data)
+    twin = regraft.clone(model)
+    for _ in range(2):
+        assert regraft.verify(model, twin).same
+        for one in (model, twin):
+            one.train_on_batch(*data)
+    first = twin.trainable_variables[0].value
+    first.grad = first.grad + 1
+    assert "same/kernel.grad" in str(next(regraft.diff(model, twin, inputs=False)))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of tensors")
 def test_gradients_of_who_trains_by_hand_come_along():
     model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
     model(np.ones((4, 3), "float32")).sum().backward()

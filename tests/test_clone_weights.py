@@ -5,7 +5,7 @@ import threading
 import keras
 import numpy as np
 import pytest
-from keras import layers
+from keras import layers, ops
 from small import all_equal, batch, small_model, trained_model, values
 
 import regraft
@@ -235,3 +235,46 @@ def test_shared_weights_include_the_statistics_of_modules():
     outputs = [one(x, training=False) for one in (model, twin)]
     assert torch.equal(*outputs)
     assert twin.layers[0].module is not norm.module
+
+
+class Decaying(keras.optimizers.SGD):
+    """Keeps some of the weights it trains, which Keras lists among its variables."""
+
+    def build(self, variables):
+        if not self.built:
+            super().build(variables)
+            self.decayed = [v for v in variables if v.name == "kernel"]
+            self.first = variables[0]
+
+
+class Size(keras.metrics.Metric):
+    """Keeps a weight of a layer."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.measured = layer.kernel
+
+    def update_state(self, *args, **kwargs):
+        pass
+
+    def result(self):
+        return ops.sum(ops.square(self.measured))
+
+    def reset_state(self):
+        pass
+
+
+def test_weights_that_an_optimizer_or_a_metric_holds_are_weights():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, name="d")], name="s")
+    model.compile(Decaying(0.1, momentum=0.9), "mse", metrics=[Size(model.layers[0])])
+    model.optimizer.build(model.trainable_variables)
+    model.metrics  # noqa: B018 - Keras makes them when it is asked.
+    tied = regraft.clone(model, weights="share")
+    assert all(a is b for a, b in zip(model.weights, tied.weights, strict=True))
+    for how in ({}, {"compiled": "fresh"}, {"weights": "fresh"}):
+        new = regraft.clone(model, prefix="b_", **how)
+        assert [v.path for v in new.weights] == ["b_s/b_d/kernel", "b_s/b_d/bias"]
+        slots = [v.name for v in new.optimizer.variables if "momentum" in v.name]
+        assert slots == ["b_s_b_d_kernel_momentum", "b_s_b_d_bias_momentum"]
+        assert new.optimizer.decayed[0] is new.layers[0].kernel
+        assert new.optimizer.first is new.layers[0].kernel

@@ -384,3 +384,21 @@ def test_hooks_on_the_gradient_of_a_weight_are_copied(after):
     hooks = "_post_accumulate_grad_hooks" if after else "_backward_hooks"
     getattr(other.layers[0].kernel.value, hooks).clear()
     assert not regraft.verify(model, other).same
+
+
+class Buffer(bytearray):
+    def __init__(self, size):
+        super().__init__(size)
+        self.marks = [size]
+
+
+def test_a_buffer_keeps_its_bytes_and_attributes():
+    buffer = Buffer(3)
+    buffer[1] = 7
+    new = copied(buffer)
+    assert type(new) is Buffer
+    assert bytes(new) == b"\x00\x07\x00"
+    assert new.marks == [3]
+    assert new.marks is not buffer.marks
+    new[1] = 8
+    assert buffer[1] == 7

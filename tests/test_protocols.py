@@ -280,3 +280,65 @@ def test_what_a_class_empties_in_pickles_is_copied(kind):
     assert new.stored == [1, new_inner]
     assert new.stored is not buffer.stored
     assert new.lock is not buffer.lock
+
+
+class Rated:
+    """Writes into its pickles what its class has."""
+
+    rate = 0.5
+
+    def __getstate__(self):
+        return {**vars(self), "rate": self.rate}
+
+
+def test_what_a_class_has_is_not_put_on_the_copy(monkeypatch):
+    rated = Rated()
+    rated.own = [1]
+    new = copied(rated)
+    assert vars(new) == {"own": [1]}
+    monkeypatch.setattr(Rated, "rate", 0.25)
+    assert new.rate == 0.25
+
+
+def raised(error, cause):
+    try:
+        try:
+            raise ZeroDivisionError("first")
+        except ZeroDivisionError as first:
+            if cause:
+                raise error from first
+            raise error  # noqa: B904 - This is what the context is of.
+    except ValueError as second:
+        return second
+
+
+@pytest.mark.parametrize("cause", [False, True])
+def test_an_error_keeps_what_it_was_raised_from(cause):
+    error = raised(ValueError("second"), cause)
+    holder = Holder(error)
+    twin = regraft.clone(holder)
+    new = twin.value
+    assert new.args == ("second",)
+    assert new.__context__.args == ("first",)
+    assert new.__context__ is not error.__context__
+    assert (new.__cause__ is new.__context__) == cause
+    assert new.__suppress_context__ == cause
+    assert new.__traceback__ is None
+    assert regraft.verify(holder, twin, inputs=False).same
+    new.__context__ = None
+    assert "value.__context__" in str(next(regraft.diff(holder, twin, inputs=False)))
+
+
+@pytest.mark.parametrize("changing", [{"a": 1}, {"a": 1}.values(), {1, 2}])
+def test_an_iterator_that_would_become_another_is_refused(changing):
+    assert "it would become a `list_iterator`" in refused(iter(changing))
+
+
+def test_an_iterator_over_what_is_copied_goes_on():
+    items = [1, [2], 3]
+    iterator = iter(items)
+    next(iterator)
+    new_items, new = copied([items, iterator])
+    new_items.append(4)
+    assert list(new) == [[2], 3, 4]
+    assert next(iterator) is items[1]

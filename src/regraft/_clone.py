@@ -141,7 +141,7 @@ def clone(
             if compiled == "fresh":
                 _reset_training(walk)
             if name is not None or prefix:
-                rename(walk, new, name=name, prefix=prefix)
+                _rename(walk, new, name, prefix)
             if leaves is not None or policies is not None:
                 _change(walk, new, leaves, policies, shares=weights == "share")
     except BaseException:
@@ -150,6 +150,13 @@ def clone(
     _shared_code.warn_of_parts(walk)
     _shared_code.warn_of_registries(walk)
     return new
+
+
+def _rename(walk: Walk, new: Any, name: str | None, prefix: str | None) -> None:
+    """Gives a copy other names, by which a class may not find policies when loaded."""
+    rename(walk, new, name=name, prefix=prefix)
+    layers = [new for _, new in walk.operations if isinstance(new, _keras.Layer)]
+    warn_of_policies(new, {address(x) for x in layers if _keras.is_quantized(x)})
 
 
 def _change(
@@ -224,6 +231,7 @@ def _share_weights(walk: Walk) -> None:
     seen = Walk(walk.root, keep=walk.keep).survey()
     private = {address(generator.state) for generator, _ in seen.seed_generators}
     private |= _variables_of(old for old, _ in (*seen.metrics, *seen.optimizers))
+    private -= _keras.held_by_layers(old for old, _ in seen.operations)
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
     for operation, _ in seen.operations:
@@ -265,6 +273,7 @@ def _reset_training(walk: Walk) -> None:
     before = _variables_of(optimizers)
     _keras.rebuild_optimizer(optimizers)
     gone = before - _variables_of(optimizers)
+    gone -= _keras.held_by_layers(new for _, new in walk.operations)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer) and operation.compiled:

@@ -74,8 +74,9 @@ class Comparison:
         self._judgements: list[Callable[[], Iterator[Difference]]] = []
         self._sharing = Sharing(left)
         self._backend = _backends.active()
-        clears = map(_keras.clears_gradients, (left, right))
-        self._keeps_gradients = not all(clears)
+        # The ids of parameters whose gradients nobody will use.
+        cleared = map(_keras.cleared_gradients, (left, right))
+        self._cleared = set[int]().union(*cleared)
 
     def run(self) -> Iterator[Difference]:
         """Yields every difference in structure and state."""
@@ -287,7 +288,7 @@ class Comparison:
                 yield Difference(path, left, right, "one of them has no value")
             return
         yield from self._sharing.compare_memory(old, new, path, (left, right))
-        if self._keeps_gradients:
+        if not self._cleared.issuperset(map(address, (old, new))):
             gathered = self._backend.waiting_gradient
             self.push(gathered(old), gathered(new), f"{path}.grad")
         where, there = self._backend.placement(old), self._backend.placement(new)

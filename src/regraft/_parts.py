@@ -44,6 +44,11 @@ def start_of(array: Any) -> int:
     return int(array.ctypes.data)
 
 
+# What an exception says of others. Setting a cause suppresses the context, so it is
+# first. The way by which it came, frame by frame, is no part of a model.
+ERROR_PARTS = ("__cause__", "__context__", "__suppress_context__")
+
+
 def attributes(obj: Any) -> dict[str, Any]:
     """Returns an object's own attributes, from its dict and its slots."""
     try:
@@ -56,6 +61,8 @@ def attributes(obj: Any) -> dict[str, Any]:
             found[name] = member.__get__(obj)
         except (AttributeError, TypeError):
             continue
+    if issubclass(kind, BaseException):
+        found.update({name: getattr(obj, name) for name in ERROR_PARTS})
     return found
 
 

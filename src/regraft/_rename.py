@@ -42,7 +42,7 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
         address(slot)
         for _, optimizer in walk.optimizers
         for slot in optimizer.variables
-    }
+    } - _keras.held_by_layers(operation for _, operation in walk.operations)
     for _, variable in walk.variables:
         old, path = variable.path, moved(variable.path)
         if path != old and address(variable) not in slots_of_optimizers:

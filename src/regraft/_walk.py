@@ -16,6 +16,7 @@ Three kinds of work are put off on purpose:
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections import OrderedDict
@@ -72,8 +73,6 @@ class Walk(Agenda):
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
         self.memory = Memory()
-        # Whether gradients of a step before may be used in the next one.
-        self.keeps_gradients = not _keras.clears_gradients(root)
         self._begin()
 
     # What wires the calls of a copy.
@@ -96,6 +95,11 @@ class Walk(Agenda):
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
         self._alive: list[Any] = []
+
+    @functools.cached_property
+    def cleared_gradients(self) -> set[int]:
+        """The ids of parameters whose gradients nobody will use."""
+        return _keras.cleared_gradients(self.root)
 
     # --- for verbs -----------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
+from .._identity import address
 from .._parts import memory_of
 
 
@@ -153,11 +154,13 @@ def _copy_gradient(value: Any, new: Any, walk: Any) -> None:
     A step as Keras makes it begins with clearing it, and what is left of the last one
     would double the size of the copy.
     """
-    if walk.keeps_gradients and value.is_leaf and value.grad is not None:
+    gradient = waiting_gradient(value)
+    if gradient is None or address(value) in walk.cleared_gradients:
+        return
+    new.grad = walk.known(gradient)
+    if new.grad is None:
         device = walk.rules.device or value.device
-        new.grad = walk.known(value.grad)
-        if new.grad is None:
-            new.grad = walk.remember(value.grad, _copy_on(value.grad.detach(), device))
+        new.grad = walk.remember(gradient, _copy_on(gradient.detach(), device))
 
 
 def waiting_gradient(value: Any) -> Any:

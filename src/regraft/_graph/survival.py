@@ -96,4 +96,4 @@ def _loads_with_policies(layer: Any) -> bool | None:
     mine, other = _keras.all_layers(layer), _keras.all_layers(again)
     if [type(x) for x in mine] != [type(x) for x in other]:
         return None
-    return [x.dtype_policy for x in mine] == [x.dtype_policy for x in other]
+    return list(map(_keras.precision_of, mine)) == list(map(_keras.precision_of, other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -57,6 +58,15 @@ def all_layers(layer: Any) -> list[Any]:
 def own_variables(layer: Any) -> list[Any]:
     """Returns the variables that a layer tracks itself, as it would save them."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def held_by_layers(operations: Iterable[Any]) -> set[int]:
+    """Returns the ids of the variables that layers track themselves.
+
+    Optimizers and metrics track what they hold, whosever it is.
+    """
+    layers = (operation for operation in operations if isinstance(operation, Layer))
+    return {address(v) for layer in layers for v in own_variables(layer)}
 
 
 def seed_states(layer: Any) -> list[Any]:

@@ -60,13 +60,13 @@ def move_paths(operation: Any, moved: Any) -> None:
 
 
 def _move_policy(policies: Any, old: str, new: str) -> None:
-    """Lets a layer find in a map of policies what it found under its old path."""
+    """Lets a layer find in a map of policies what it found under its old path.
+
+    A class that makes the layer when it is loaded looks there still.
+    """
     found = policies[old]
-    if old in policies:
-        entries = policies._policy_map.items()
-        policies._policy_map = {new if k == old else k: v for k, v in entries}
-    elif _policies_at(policies, old) != _policies_at(policies, new):
-        policies[new] = found  # A pattern is of one path and not of the other.
+    if old in policies or _policies_at(policies, old) != _policies_at(policies, new):
+        policies._policy_map[new] = found
 
 
 def _policies_at(policies: Any, path: str) -> list[Any]:

@@ -296,10 +296,11 @@ def slots_by_attribute(optimizer: Any) -> dict[str, list[Any]]:
 
 def state_by_attribute(optimizer: Any) -> dict[str, Any]:
     """Returns the variables that an optimizer keeps for itself, by attribute."""
-    kept = {address(optimizer._iterations), address(optimizer._learning_rate)}
+    others = [optimizer._iterations, optimizer._learning_rate]
+    known = set(map(address, [*others, *optimizer._trainable_variables]))
     found = vars(optimizer).items()
     return {
-        n: v for n, v in found if isinstance(v, Variable) and address(v) not in kept
+        n: v for n, v in found if isinstance(v, Variable) and address(v) not in known
     }
 
 

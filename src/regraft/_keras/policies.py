@@ -29,6 +29,11 @@ def is_float(dtype: str) -> bool:
     return dtype in FLOAT_TYPES
 
 
+def precision_of(layer: Any) -> tuple[Any, ...]:
+    """Returns what a layer's policy, or the map in which it finds one, means to it."""
+    return layer.compute_dtype, layer.variable_dtype, layer.quantization_mode
+
+
 def set_policy(layer: Any, policy: Any) -> None:
     """Gives a layer another policy; what it has built stays as it is."""
     vars(layer)["_dtype_policy"] = policy

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
+from .._identity import address
 from .optimizers import build_optimizer, optimizer_scope
 from .wrappers import CHECKPOINT_PARTS
 
@@ -85,14 +86,20 @@ def compile_metrics(trainer: Any) -> list[Any]:
     return [metric for metric in found if metric is not None]
 
 
-def clears_gradients(model: Any) -> bool:
-    """Tells whether Keras trains a model: its steps begin with clearing gradients.
+def cleared_gradients(model: Any) -> set[int]:
+    """Returns the ids of parameters whose gradients a step of torch begins by clearing.
 
-    A step of the model's own may gather them, and so may whoever trains it by hand.
+    Keras begins its own so, for the parameters that the module knows: one for each path
+    of a variable. A step of the model's own may gather gradients, and so may whoever
+    trains it by hand.
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
-        return False
-    return getattr(model.train_step, "__func__", None) is keras.Model.train_step
+        return set()
+    if getattr(model.train_step, "__func__", None) is not keras.Model.train_step:
+        return set()
+    if "_torch_params" not in vars(model).get("_modules", ()):
+        return set()
+    return set(map(address, model.parameters()))
 
 
 def jax_sync(trainer: Any) -> None:

@@ -249,7 +249,12 @@ def _make_record(walk: Any, obj: Any) -> Any:
 
 
 def _make_bytearray(walk: Any, obj: Any) -> Any:
-    return walk.remember(obj, type(obj)(obj))
+    kind = type(obj)
+    new = walk.remember(obj, bytearray.__new__(kind))
+    bytearray.extend(new, obj)
+    if kind is not bytearray:
+        walk.fill_later(fill_attributes, obj, new)
+    return new
 
 
 def _make_mapping_proxy(walk: Any, obj: Any) -> Any:

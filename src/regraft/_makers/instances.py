@@ -15,7 +15,7 @@ from typing import Any
 from .._atoms import ATOMS, is_of_a_common_library
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id, may_be_id
-from .._parts import parts, slots_of
+from .._parts import ERROR_PARTS, parts, slots_of
 from .base import Maker, are_atoms, are_names, refuse
 
 
@@ -309,12 +309,16 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         new = maker(*copies)
     except Exception as error:  # Whatever a constructor raises.
         raise refuse(walk, obj, f"making it again failed ({error!r})") from error
+    if isinstance(obj, Iterator) and type(new) is not type(obj):
+        raise refuse(walk, obj, f"it would become a `{type(new).__qualname__}`")
     walk.remember(obj, new)
 
     def fill(walk: Any, obj: Any, new: Any) -> None:
         try:
-            if state is not None:
-                (set_state or _set_state)(new, walk.copy_of(state))
+            if state is not None and set_state is not None:
+                set_state(new, walk.copy_of(state))
+            elif state is not None:
+                _set_state(obj, new, walk.copy_of(state))
         except Exception as error:  # Whatever a `__setstate__` raises.
             raise refuse(walk, obj, f"setting its state failed ({error!r})") from error
         for item in items:
@@ -360,6 +364,9 @@ def _copy_what_can_be(walk: Any, obj: Any, new: Any) -> None:
     worked out, and what cannot be written. The last is as the class made it anew, and
     so are the numbers by which C code knows what it made.
     """
+    if isinstance(obj, BaseException):
+        for name in ERROR_PARTS:
+            setattr(new, name, walk.copy_of(getattr(obj, name)))
     mine = getattr(new, "__dict__", None)
     if type(mine) is not dict:
         return
@@ -371,7 +378,7 @@ def _copy_what_can_be(walk: Any, obj: Any, new: Any) -> None:
             mine[name] = walk.copy_of(value)
 
 
-def _set_state(new: Any, state: Any) -> None:
+def _set_state(obj: Any, new: Any, state: Any) -> None:
     if hasattr(new, "__setstate__"):
         new.__setstate__(state)
         return
@@ -379,6 +386,8 @@ def _set_state(new: Any, state: Any) -> None:
     if isinstance(state, tuple) and len(state) == 2:
         state, slots = state
     if state:
-        new.__dict__.update(state)
+        # A class may write into a pickle what it has, and the original has not.
+        own = getattr(obj, "__dict__", state) if type(new) is type(obj) else state
+        new.__dict__.update({name: state[name] for name in state if name in own})
     for name, value in (slots or {}).items():
         setattr(new, name, value)
