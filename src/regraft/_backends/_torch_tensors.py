@@ -37,12 +37,13 @@ def _copy_together(values: list[Any], walk: Any) -> None:
         if is_new and can_wait(value):
             # Of mixed dtypes each would be copied by itself after all.
             olds, news = alike.setdefault((value.device, value.dtype), ([], []))
-            olds.append(value.detach())
-            news.append(torch.empty_like(olds[-1]))
+            olds.append(value)
+            news.append(torch.empty_like(value))
             new = walk.remember(value, _like(value, news[-1]))
             _copy_gradient(value, new, walk)
-    for olds, news in alike.values():
-        torch._foreach_copy_(news, olds)
+    with torch.no_grad():
+        for olds, news in alike.values():
+            torch._foreach_copy_(news, olds)
 
 
 def copied(value: Any, walk: Any) -> Any:
