@@ -67,16 +67,16 @@ def redraw(walk: Walk, seed: int | None) -> None:
         _keras.reseed_initializer(initializer, seeds.next(), also_fixed=fixed)
     reseed_streams(walk, seeds)
     layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
+    weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
+    inside = [(layer, _keras.all_layers(layer)) for layer in weighted]
+    owners = sorted(inside, key=lambda pair: len(pair[1]))
     # What stands for itself in the copy, or has come from elsewhere, is not touched.
     mine = {address(new) for _, new in walk.variables}
-    held = {address(v) for layer in layers for v in _keras.own_variables(layer)}
+    held = _keras.held_by_layers(part for _, parts in owners for part in parts)
     drawn = held - mine
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
     with _seeded(seeds):
-        weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
-        inside = [(layer, _keras.all_layers(layer)) for layer in weighted]
-        owners = sorted(inside, key=lambda pair: len(pair[1]))
         for owner, parts in reversed(owners):
             _redraw_built_by(owner, parts, drawn, known, walk.keep)
         for layer in weighted:
