@@ -46,9 +46,37 @@ class Seeds:
 
 def reseed_streams(walk: Walk, seeds: Seeds) -> None:
     """Starts every random stream of the copy anew."""
-    for _, generator in walk.seed_generators:
-        fixed = None if seeds.seed is None else seeds.next()
-        _keras.reseed_generator(generator, fixed)
+    for _, stream in walk.seed_generators:
+        _restart(stream, seeds)
+
+
+def _restart(stream: Any, seeds: Seeds) -> None:
+    _keras.reseed_generator(stream, None if seeds.seed is None else seeds.next())
+
+
+def _reseed(walk: Walk, seeds: Seeds) -> None:
+    """Gives initializers and random streams other seeds.
+
+    They get them in the order in which their constructors drew them, as when Keras
+    makes the layers again one by one: after `set_random_seed` the weights are the same.
+    """
+    new = walk.known(walk.root)
+    roots = [
+        x
+        for x in (new if isinstance(new, list) else [new])
+        if isinstance(x, _keras.Layer)
+    ]
+    layers = [layer for root in roots for layer in _keras.all_layers(root)]
+    streams = {address(stream) for _, stream in walk.seed_generators}
+    found = [x for _, x in (*walk.initializers, *walk.seed_generators)]
+    wanted = set(map(address, found))
+    held = [x for y in layers for x in vars(y).values() if address(x) in wanted]
+    for source in {address(x): x for x in held + found}.values():
+        if address(source) in streams:
+            _restart(source, seeds)
+        else:
+            fixed = seeds.seed is not None
+            _keras.reseed_initializer(source, seeds.next, also_fixed=fixed)
 
 
 def redraw(walk: Walk, seed: int | None) -> None:
@@ -62,10 +90,10 @@ def redraw(walk: Walk, seed: int | None) -> None:
             every random stream, also those that were given a fixed seed.
     """
     seeds = Seeds(seed)
-    for _, initializer in walk.initializers:
-        fixed = seed is not None
-        _keras.reseed_initializer(initializer, seeds.next(), also_fixed=fixed)
-    reseed_streams(walk, seeds)
+    _reseed(walk, seeds)
+    starts = [
+        _keras.to_numpy(stream.state).copy() for _, stream in walk.seed_generators
+    ]
     layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
     weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
     inside = [(layer, _keras.all_layers(layer)) for layer in weighted]
@@ -91,7 +119,8 @@ def redraw(walk: Walk, seed: int | None) -> None:
         if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
             _reset_states(layer)
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
-    reseed_streams(walk, Seeds(seed))
+    for (_, stream), start in zip(walk.seed_generators, starts, strict=True):
+        stream.state.assign(start)
 
 
 def _reset_states(layer: Any) -> None:

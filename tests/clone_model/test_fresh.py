@@ -15,6 +15,7 @@ from .networks import (
     assert_same_network,
     call,
     mlp,
+    numbers,
     sequential,
     shared,
 )
@@ -117,3 +118,31 @@ def test_a_subclassed_model_has_no_graph_to_replay(arguments):
         UsageError, match="only supported for Functional and Sequential"
     ):
         clone_model(Net(), **arguments)
+
+
+def chain():
+    x = keras.Input((4,))
+    y = layers.Dropout(0.5)(layers.Dense(3)(x))
+    return keras.Model(x, layers.Dense(2)(y))
+
+
+def fork():
+    a, b = keras.Input((4,)), keras.Input((4,))
+    both = layers.Concatenate()([layers.Dense(3)(a), layers.Dense(3)(b)])
+    return keras.Model([a, b], [layers.Dense(2)(both), layers.Dense(1)(a)])
+
+
+def recurrent():
+    dense = layers.Dense(2, kernel_initializer="he_normal", bias_initializer="uniform")
+    return keras.Sequential([keras.Input((6, 4)), layers.LSTM(3), dense])
+
+
+@pytest.mark.parametrize("build", [chain, fork, recurrent])
+def test_after_a_global_seed_the_weights_are_those_that_keras_draws(build):
+    model = build()
+    drawn = []
+    for clone in (clone_model, keras.models.clone_model):
+        keras.utils.set_random_seed(7)
+        drawn.append(clone(model).variables)
+    for ours, theirs in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(numbers([ours])[0], numbers([theirs])[0])

@@ -16,7 +16,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 
 from .._identity import address
 from .classes import KerasTensor, Sequential, Variable
-from .graph import history, inner_graph
+from .graph import history, inner_graph, own_nodes
 from .trees import leaves
 from .variables import kind_of, own_name, raw_value
 
@@ -37,7 +37,10 @@ def held_streams_and_metrics(layer: Any) -> list[Any]:
 
 
 def all_layers(layer: Any) -> list[Any]:
-    """Returns a layer and everything below it, each once, without recursing."""
+    """Returns a layer and everything below it, each once, without recursing.
+
+    Those of a graph come in the order in which Keras calls them.
+    """
     found: dict[int, Any] = {}
     stack = [layer]
     while stack:
@@ -48,7 +51,8 @@ def all_layers(layer: Any) -> list[Any]:
         children = sublayers(current)
         graph = inner_graph(current)
         if graph is not None:
-            children += [op for op in graph._operations if isinstance(op, Layer)]
+            called = [node.operation for node in own_nodes(graph)]
+            children = [op for op in called if isinstance(op, Layer)] + children
             if graph is not current:
                 children.append(graph)
         stack.extend(reversed(children))

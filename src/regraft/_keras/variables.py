@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -84,7 +85,9 @@ def set_number(variable: Any, other: Any) -> None:
         set_path(variable, f"{place}{slash}{other.name}")
 
 
-def reseed_initializer(initializer: Any, seed: int, *, also_fixed: bool) -> None:
+def reseed_initializer(
+    initializer: Any, next_seed: Callable[[], int], *, also_fixed: bool
+) -> None:
     """Makes an initializer draw other numbers than it drew before.
 
     Keras gives an initializer without a seed one of its own when it is made,
@@ -97,9 +100,9 @@ def reseed_initializer(initializer: Any, seed: int, *, also_fixed: bool) -> None
     was_fixed = state.get("_init_seed", state["seed"]) is not None
     if was_fixed and not also_fixed:
         return
-    state["seed"] = seed
+    state["seed"] = next_seed()
     if was_fixed and "_init_seed" in state:
-        state["_init_seed"] = seed
+        state["_init_seed"] = state["seed"]
 
 
 def reseed_generator(generator: Any, seed: int | None) -> None:
