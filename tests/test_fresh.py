@@ -309,3 +309,62 @@ def test_a_weight_by_the_name_of_what_it_starts_as():
     layer.scale.assign(7.0)
     assert float(rg.clone(layer, weights="fresh").scale) == 0.5
     assert float(layer.scale) == 7.0
+
+
+class Twins(keras.Model):
+    """Builds two layers that are alike, and many that it adds to a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = layers.Dense(4), layers.Dense(4)
+        self.more = []
+
+    def build(self, shape):
+        self.first.build(shape)
+        self.second.build(shape)
+        for i in range(3):
+            layer = layers.Dense(4)
+            layer.build(shape)
+            layer.bias.assign(np.full(4, i + 1.0))
+            self.more.append(layer)
+        self.built = True
+
+    def call(self, x):
+        for layer in (self.first, self.second, *self.more):
+            x = layer(x)
+        return x
+
+
+def test_layers_that_are_alike_are_drawn_apart():
+    model = Twins()
+    model.build((None, 4))
+    model.compile("sgd", "mse")  # Keras lists the layers by themselves then.
+    new = rg.clone(model, weights="fresh")
+    kernels = [np.array(w) for w in new.get_weights() if w.ndim == 2]
+    assert len({kernel.tobytes() for kernel in kernels}) == 5
+    assert [float(layer.bias[0]) for layer in new.more] == [1, 2, 3]
+
+
+class Mirror(layers.Layer):
+    """Starts as another layer, which somebody else builds."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(4, 4), initializer="zeros", name="kernel")
+        self.kernel.assign(ops.transpose(self.other.kernel))
+
+    def call(self, x):
+        return ops.matmul(x, self.kernel)
+
+
+def test_a_layer_that_starts_as_another_one():
+    x, dense = keras.Input((4,)), layers.Dense(4)
+    model = keras.Model(x, Mirror(dense)(dense(x)))
+    dense.kernel.assign(np.full((4, 4), 77.0))
+    new = rg.clone(model, weights="fresh")
+    dense, mirror = new.layers[1:]
+    assert 77.0 not in np.array(dense.kernel)
+    assert np.array_equal(np.array(mirror.kernel), np.array(dense.kernel).T)

@@ -6,6 +6,7 @@ import warnings
 from typing import ClassVar
 
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
@@ -87,3 +88,31 @@ def test_a_method_of_a_global_layer_is_bound_to_the_copy():
     twin = regraft.clone(model)
     assert twin.layers[-1].function.__self__ is not SCALE
     assert regraft.verify(model, twin).same
+
+
+NORM = layers.BatchNormalization(name="norm")
+
+
+class ReadsNorm(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = NORM, layers.Dense(1)
+
+    def call(self, x, training=None):
+        return self.head(NORM(x, training=training))
+
+
+def test_what_both_models_read_is_told_and_left_alone():
+    x = np.random.default_rng(0).random((4, 3), "float32")
+    model = ReadsNorm()
+    model.compile("sgd", "mse")
+    model.train_on_batch(x, x[:, :1])
+    with pytest.warns(regraft.GlobalReferenceWarning):
+        twin = regraft.clone(model)
+    before = [np.array(w) for w in NORM.get_weights()]
+    proof = regraft.verify(model, twin, inputs=x)
+    assert "both models read `NORM` from a module global" in str(proof)
+    assert "not called" in proof.note
+    assert not proof.same
+    for old, new in zip(before, NORM.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)

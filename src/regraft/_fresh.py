@@ -105,14 +105,16 @@ def redraw(walk: Walk, seed: int | None) -> None:
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
     with _seeded(seeds):
-        for owner, parts in reversed(owners):
-            _redraw_built_by(owner, parts, drawn, known, walk.keep)
         for layer in weighted:
             _redraw_layer(layer, drawn, walk.keep)
         _redraw_made_with(owners, drawn, known)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
+        # Owners may read what the layers start with that they do not build.
+        settled = held - mine
+        for owner, parts in reversed(owners):
+            _redraw_built_by(owner, parts, settled, known, walk.keep)
     for _, metric in walk.metrics:
         _reset_metric(metric)
     for layer in layers:
@@ -172,7 +174,7 @@ def _redraw_built_by(
     Args:
         owner: The layer.
         inside: The layer, and those inside it.
-        drawn: The ids of variables that have new values.
+        drawn: The ids of variables whose values are not to be changed any more.
         known: The ids of variables that are not new.
         keep: Asked of each object: should the ghost share it with the layer?
     """
@@ -181,8 +183,10 @@ def _redraw_built_by(
     if not any(_undrawn(part, drawn) for part in inside):
         return
     ghost = _ghost_by_build(owner, keep)
+    used = set(known)
     for part, other in () if ghost is None else held_alike(owner, ghost):
-        _move_new_values(other, part, drawn, known)
+        _move_new_values(other, part, drawn, used)
+        used |= _keras.held_by_layers([other])
 
 
 def _redraw_made_with(

@@ -11,7 +11,6 @@ from typing import Any
 
 from . import _keras
 from ._identity import address
-from ._parts import parts
 from ._rules import Rules
 from ._walk import Keep, Walk
 
@@ -84,7 +83,8 @@ def ghost_with_parts(
 def held_alike(layer: Any, ghost: Any) -> Iterator[tuple[Any, Any]]:
     """Yields layers with those that a ghost, once it is built, has in their places.
 
-    It may have made them again: those that were copied are in no place then.
+    It may have made them again: those that were copied are in no place then, or come
+    first in a list to which it has added.
     """
     stack, seen = [(layer, ghost)], set[tuple[int, int]]()
     while stack:
@@ -95,7 +95,11 @@ def held_alike(layer: Any, ghost: Any) -> Iterator[tuple[Any, Any]]:
         seen.add(pair)
         if isinstance(one, _keras.Layer):
             yield one, other
-        elif not isinstance(one, list | tuple | dict):
+            one, other = _keras.own_attributes(one), _keras.own_attributes(other)
+        if isinstance(one, dict):
+            inside = [(x, other[key]) for key, x in one.items() if key in other]
+        elif isinstance(one, list | tuple) and len(one) <= len(other):
+            inside = list(zip(one, other[len(other) - len(one) :], strict=True))
+        else:
             continue
-        places = dict(parts(other))
-        stack += [(x, places[label]) for label, x in parts(one) if label in places]
+        stack += reversed(inside)

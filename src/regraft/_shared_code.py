@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import _functions
+from . import _functions, _keras
 from ._atoms import ATOMS
-from ._errors import GlobalReferenceWarning, explain
+from ._errors import GlobalReferenceWarning, RegraftError, explain
 from ._identity import address, address_by_id
 from ._parts import is_model_state, parts
+from ._values import Difference
 from ._walk import Walk
 
 _LIBRARIES = {
@@ -38,12 +39,8 @@ class _Reading(NamedTuple):
 
 def warn_of_parts(walk: Walk) -> None:
     """Warns of parts that shared code goes on reading from the original."""
-    for runner, reading in _readings(walk):
-        part = _part_of_a_model(reading.value)
-        if part is None:
-            near = (x for x in _near(reading.value) if _is_copied(walk, x))
-            part = next(near, None)
-        if part is None or walk.known(part) is part:
+    for runner, reading, part in _parts_read(walk):
+        if walk.known(part) is part:
             continue
         what = getattr(part, "path", None) or getattr(part, "name", "?")
         warnings.warn(
@@ -60,6 +57,20 @@ def warn_of_parts(walk: Walk) -> None:
             GlobalReferenceWarning,
             stacklevel=3,
         )
+
+
+def read_by_both(left: Any, right: Any) -> Iterator[Difference]:
+    """Yields parts with a state that two models, which run the same code, both use."""
+    try:
+        walk = Walk(left).survey()
+        kinds = {type(new) for _, new in Walk(right).survey().operations}
+    except RegraftError:  # It is told where it is copied to be called.
+        return
+    for runner, reading, part in _parts_read(walk):
+        is_run = not isinstance(runner, type) or runner in kinds
+        if is_run and _has_state(part):
+            why = f"both models read `{reading.name}` from {reading.place}"
+            yield Difference(_path_of(walk, runner), part, part, why)
 
 
 def warn_of_registries(walk: Walk) -> None:
@@ -111,6 +122,17 @@ def _readings(walk: Walk) -> Iterator[tuple[Any, _Reading]]:
         yield from ((function, reading) for reading in _of_globals(function, seen))
     for base, kind in _classes(walk):
         yield from ((kind, reading) for reading in _of_class(base, seen))
+
+
+def _parts_read(walk: Walk) -> Iterator[tuple[Any, _Reading, Any]]:
+    """Yields the parts of models among them."""
+    for runner, reading in _readings(walk):
+        part = _part_of_a_model(reading.value)
+        if part is None:
+            near = (x for x in _near(reading.value) if _is_copied(walk, x))
+            part = next(near, None)
+        if part is not None:
+            yield runner, reading, part
 
 
 def _classes(walk: Walk) -> Iterator[tuple[type, type]]:
@@ -184,6 +206,11 @@ def _part_of_a_model(value: Any) -> Any:
     if type(value) in (list, tuple, dict, set):
         return next(filter(is_model_state, items), None)
     return None
+
+
+def _has_state(part: Any) -> bool:
+    kinds = (_keras.Variable, _keras.SeedGenerator)
+    return isinstance(part, kinds) or bool(getattr(part, "variables", ()))
 
 
 # A global like `settings.parts["encoder"][0]` is as far as people go; a global may also

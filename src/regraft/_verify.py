@@ -9,6 +9,7 @@ from typing import Any
 from ._diff import Comparison
 from ._errors import DifferenceError, explain
 from ._probe import behaviour, check_comparable
+from ._shared_code import read_by_both
 from ._values import Difference
 
 
@@ -44,8 +45,7 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
     """
     check_comparable(a, b)
     yield from Comparison(a, b).run()
-    if a is not b:
-        yield from behaviour(a, b, inputs)
+    yield from _behaviour(a, b, inputs, [])
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,7 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
     comparison = Comparison(a, b)
     found = list(comparison.run())
     notes: list[str] = []
-    if a is not b:
-        found += behaviour(a, b, inputs, notes)
+    found += _behaviour(a, b, inputs, notes)
     return Proof(
         left=_name(a),
         right=_name(b),
@@ -143,6 +142,18 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
         bytes=comparison.bytes,
         note="; ".join(notes),
     )
+
+
+def _behaviour(a: Any, b: Any, inputs: Any, notes: list[str]) -> Iterator[Difference]:
+    """Yields differences in what two models do, and what both do it with."""
+    if a is b:
+        return
+    common = list(read_by_both(a, b))
+    yield from common
+    if common:  # Copies of the models would use it, too, and change it.
+        notes.append("not called, as they would change what both of them use")
+    else:
+        yield from behaviour(a, b, inputs, notes)
 
 
 def _name(model: Any) -> str:
