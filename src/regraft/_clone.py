@@ -230,8 +230,9 @@ def _share_weights(walk: Walk) -> None:
     """Lets every weight stand for itself; random and training state is copied."""
     seen = Walk(walk.root, keep=walk.keep).survey()
     private = {address(generator.state) for generator, _ in seen.seed_generators}
-    private |= _variables_of(old for old, _ in (*seen.metrics, *seen.optimizers))
-    private -= _keras.held_by_layers(old for old, _ in seen.operations)
+    owners = [old for old, _ in (*seen.metrics, *seen.optimizers)]
+    layers = [old for old, _ in seen.operations]
+    private |= _keras.held_beside_layers(owners, layers)
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
     for operation, _ in seen.operations:
@@ -270,19 +271,15 @@ def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:
 
 def _reset_training(walk: Walk) -> None:
     optimizers = [new for _, new in walk.optimizers]
-    before = _variables_of(optimizers)
+    layers = [new for _, new in walk.operations]
+    before = _keras.held_beside_layers(optimizers, layers)
     _keras.rebuild_optimizer(optimizers)
-    gone = before - _variables_of(optimizers)
-    gone -= _keras.held_by_layers(new for _, new in walk.operations)
+    gone = before - _keras.held_beside_layers(optimizers, layers)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
     for _, operation in walk.operations:
         if isinstance(operation, _keras.Trainer) and operation.compiled:
             for metric in _keras.compile_metrics(operation):
                 metric.reset_state()
-
-
-def _variables_of(owners: Iterable[Any]) -> set[int]:
-    return {address(variable) for owner in owners for variable in owner.variables}
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

@@ -102,6 +102,7 @@ def redraw(walk: Walk, seed: int | None) -> None:
     mine = {address(new) for _, new in walk.variables}
     held = _keras.held_by_layers(part for _, parts in owners for part in parts)
     drawn = held - mine
+    settled = drawn.copy()
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
     with _seeded(seeds):
@@ -112,7 +113,6 @@ def redraw(walk: Walk, seed: int | None) -> None:
         for layer in weighted:
             _check_drawn(layer, drawn)
         # Owners may read what the layers start with that they do not build.
-        settled = held - mine
         for owner, parts in reversed(owners):
             _redraw_built_by(owner, parts, settled, known, walk.keep)
     for _, metric in walk.metrics:

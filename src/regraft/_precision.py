@@ -228,7 +228,7 @@ def _wanted(
 
 def _unowned(walk: Walk, layers: list[tuple[Any, Any]], dtype: str) -> list[Any]:
     """Returns float variables that no layer tracks and no training or chance owns."""
-    owned = {address(v) for _, layer in layers for v in _keras.own_variables(layer)}
+    owned = _keras.held_by_layers(layer for _, layer in layers)
     owned |= {address(v) for _, layer in layers for v in _keras.held_states(layer)}
     owned |= {address(generator.state) for _, generator in walk.seed_generators}
     for owners in (walk.metrics, walk.optimizers):

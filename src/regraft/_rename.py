@@ -38,20 +38,18 @@ def rename(walk: Any, new: Any, *, name: str | None, prefix: str | None) -> None
             _keras.set_name(operation, names[address(operation)])
         _keras.move_paths(operation, moved)
     slots, paths = {}, {}
-    slots_of_optimizers = {
-        address(slot)
-        for _, optimizer in walk.optimizers
-        for slot in optimizer.variables
-    } - _keras.held_by_layers(operation for _, operation in walk.operations)
+    optimizers = [optimizer for _, optimizer in walk.optimizers]
+    layers = [operation for _, operation in walk.operations]
+    slots_of_optimizers = _keras.held_beside_layers(optimizers, layers)
     for _, variable in walk.variables:
         old, path = variable.path, moved(variable.path)
         if path != old and address(variable) not in slots_of_optimizers:
             paths[old] = path
             slots[old.replace("/", "_")] = path.replace("/", "_")
             _keras.set_path(variable, path)
-    for _, optimizer in walk.optimizers:
+    for optimizer in optimizers:
         _keras.rename_slots(optimizer, slots)
-    _keras.move_optimizer_paths((new for _, new in walk.optimizers), paths)
+    _keras.move_optimizer_paths(optimizers, paths)
     # Nothing else than a path has the slashes and names of one.
     told = {old: new for old, new in paths.items() if "/" in old}
     for _, holder in (*walk.optimizers, *walk.operations) if told else ():

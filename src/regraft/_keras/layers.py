@@ -65,12 +65,20 @@ def own_variables(layer: Any) -> list[Any]:
 
 
 def held_by_layers(operations: Iterable[Any]) -> set[int]:
-    """Returns the ids of the variables that layers track themselves.
-
-    Optimizers and metrics track what they hold, whosever it is.
-    """
+    """Returns the ids of the variables that layers track themselves."""
     layers = (operation for operation in operations if isinstance(operation, Layer))
     return {address(v) for layer in layers for v in own_variables(layer)}
+
+
+def held_beside_layers(owners: Iterable[Any], operations: Iterable[Any]) -> set[int]:
+    """Returns the ids of the variables that are no weights: slots, counts, sums.
+
+    Args:
+        owners: Optimizers and metrics. They track what they hold, whosever it is.
+        operations: The operations of the model.
+    """
+    held = {address(v) for owner in owners for v in owner.variables}
+    return held - held_by_layers(operations)
 
 
 def seed_states(layer: Any) -> list[Any]:
