@@ -176,6 +176,42 @@ def test_an_optimizer_that_cannot_start_anew_is_refused():
     assert float(regraft.clone(model).optimizer.updates) == 7.0
 
 
+class Deviation(keras.metrics.Metric):
+    """Keeps its sums in another metric."""
+
+    def __init__(self):
+        super().__init__(name="deviation")
+        self.mean = keras.metrics.Mean()
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.mean.update_state(y_true - y_pred)
+
+    def result(self):
+        return self.mean.result()
+
+
+def test_metrics_of_compile_start_anew_with_the_optimizer_alone():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae", Deviation()])
+    model.seen = keras.metrics.Mean(name="seen")
+    x = np.ones((4, 3), "float32")
+    model.fit(x, x[:, :1] + 7, verbose=0)
+    model.seen.update_state([1.0, 3.0])  # `fit` begins by forgetting.
+    expected = model.get_metrics_result()
+    assert all(float(value) for value in expected.values())
+
+    def counted(**options):
+        found = regraft.clone(model, **options).get_metrics_result()
+        assert found.keys() == expected.keys()
+        return {name for name in found if float(found[name]) == float(expected[name])}
+
+    every = set(expected)
+    assert counted() == every
+    assert counted(weights="fresh") == set()
+    assert counted(weights="fresh", compiled="copy") == every - {"seen"}
+    assert counted(compiled="fresh") == {"seen"}
+
+
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
-from . import _backends, _fresh, _keras, _precision, _reshape, _shared_code
+from . import _backends, _fresh, _keras, _precision, _reshape, _seeds, _shared_code
 from ._arguments import check, check_place
 from ._errors import CopyError, explain
 from ._follow import Follow
@@ -136,7 +136,7 @@ def clone(
             if weights == "fresh":
                 _fresh.redraw(walk, seed)
             elif seed is not None:
-                _fresh.reseed_streams(walk, _fresh.Seeds(seed))
+                _seeds.reseed_streams(walk, _seeds.Seeds(seed))
             # After the weights: some slots start as their copies.
             if compiled == "fresh":
                 _reset_training(walk)
@@ -276,10 +276,7 @@ def _reset_training(walk: Walk) -> None:
     _keras.rebuild_optimizer(optimizers)
     gone = before - _keras.held_beside_layers(optimizers, layers)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
-    for _, operation in walk.operations:
-        if isinstance(operation, _keras.Trainer) and operation.compiled:
-            for metric in _keras.compile_metrics(operation):
-                metric.reset_state()
+    _fresh.reset_compile_metrics(walk)
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

@@ -12,71 +12,19 @@ outermost one that builds a layer is asked for what its weights start with.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from . import _backends, _keras
+from . import _keras
 from ._errors import CopyError, explain
 from ._ghosts import ghost_of, ghost_with_parts, held_alike, ids_inside
 from ._identity import address
+from ._seeds import Seeds, keeps_generators, reseed, seeded
 from ._walk import Keep, Walk
-
-
-class Seeds:
-    """Hands out seeds: derived from one seed, or drawn like Keras draws them."""
-
-    def __init__(self, seed: int | None) -> None:
-        self.seed = seed
-        self._count = 0
-
-    def next(self) -> int:
-        """Returns the next seed, between 1 and 2**31 - 1."""
-        if self.seed is None:
-            return int(_keras.make_default_seed())
-        self._count += 1
-        digest = hashlib.sha256(f"{self.seed}/{self._count}".encode()).digest()
-        return int.from_bytes(digest[:4], "little") % (2**31 - 1) + 1
-
-
-def reseed_streams(walk: Walk, seeds: Seeds) -> None:
-    """Starts every random stream of the copy anew."""
-    for _, stream in walk.seed_generators:
-        _restart(stream, seeds)
-
-
-def _restart(stream: Any, seeds: Seeds) -> None:
-    _keras.reseed_generator(stream, None if seeds.seed is None else seeds.next())
-
-
-def _reseed(walk: Walk, seeds: Seeds) -> None:
-    """Gives initializers and random streams other seeds.
-
-    They get them in the order in which their constructors drew them, as when Keras
-    makes the layers again one by one: after `set_random_seed` the weights are the same.
-    """
-    new = walk.known(walk.root)
-    roots = [
-        x
-        for x in (new if isinstance(new, list) else [new])
-        if isinstance(x, _keras.Layer)
-    ]
-    layers = [layer for root in roots for layer in _keras.all_layers(root)]
-    streams = {address(stream) for _, stream in walk.seed_generators}
-    found = [x for _, x in (*walk.initializers, *walk.seed_generators)]
-    wanted = set(map(address, found))
-    held = [x for y in layers for x in vars(y).values() if address(x) in wanted]
-    for source in {address(x): x for x in held + found}.values():
-        if address(source) in streams:
-            _restart(source, seeds)
-        else:
-            fixed = seeds.seed is not None
-            _keras.reseed_initializer(source, seeds.next, also_fixed=fixed)
 
 
 def redraw(walk: Walk, seed: int | None) -> None:
@@ -90,7 +38,8 @@ def redraw(walk: Walk, seed: int | None) -> None:
             every random stream, also those that were given a fixed seed.
     """
     seeds = Seeds(seed)
-    _reseed(walk, seeds)
+    reseed(walk, seeds)
+    keep = keeps_generators(walk)
     starts = [
         _keras.to_numpy(stream.state).copy() for _, stream in walk.seed_generators
     ]
@@ -105,17 +54,17 @@ def redraw(walk: Walk, seed: int | None) -> None:
     settled = drawn.copy()
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
-    with _seeded(seeds):
+    with seeded(seeds):
         for layer in weighted:
-            _redraw_layer(layer, drawn, walk.keep)
+            _redraw_layer(layer, drawn, keep)
         _redraw_made_with(owners, drawn, known)
         # A variable may have been met first where it is borrowed.
         for layer in weighted:
             _check_drawn(layer, drawn)
         # Owners may read what the layers start with that they do not build.
         for owner, parts in reversed(owners):
-            _redraw_built_by(owner, parts, settled, known, walk.keep)
-    for _, metric in walk.metrics:
+            _redraw_built_by(owner, parts, settled, known, keep)
+    for metric in _metrics_in_layers(walk):
         _reset_metric(metric)
     for layer in layers:
         if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
@@ -123,6 +72,24 @@ def redraw(walk: Walk, seed: int | None) -> None:
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
     for (_, stream), start in zip(walk.seed_generators, starts, strict=True):
         stream.state.assign(start)
+
+
+def reset_compile_metrics(walk: Walk) -> None:
+    """Starts the metrics anew that `compile()` made for the models of a copy."""
+    for metric in _compile_metrics(walk):
+        _reset_metric(metric)
+
+
+def _compile_metrics(walk: Walk) -> list[Any]:
+    models = [new for _, new in walk.operations if isinstance(new, _keras.Trainer)]
+    return [metric for model in models for metric in _keras.compile_metrics(model)]
+
+
+def _metrics_in_layers(walk: Walk) -> list[Any]:
+    """Returns the metrics that are no part of what `compile()` made."""
+    compiled = _keras.held_by(_compile_metrics(walk))
+    held = [(metric, _keras.held_by([metric])) for _, metric in walk.metrics]
+    return [metric for metric, own in held if not own or not own <= compiled]
 
 
 def _reset_states(layer: Any) -> None:
@@ -360,21 +327,3 @@ def _ghost_by_config(layer: Any) -> Any:
         except Exception:  # Whatever a layer raises that cannot be built for them.
             return None
     return ghost
-
-
-@contextmanager
-def _seeded(seeds: Seeds) -> Iterator[None]:
-    """Leaves names and global random state as they were found.
-
-    Without a seed Python's generator moves on, as when any layer is made.
-    """
-    with ExitStack() as stack:
-        if seeds.seed is None:
-            stack.enter_context(_keras.quiet_globals(draws=True))
-        else:
-            stack.enter_context(_keras.fixed_globals(seeds.next))
-            backend = _backends.active()
-            stack.enter_context(backend.fixed_global_rng(seeds.next()))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        yield

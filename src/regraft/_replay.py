@@ -90,6 +90,7 @@ class Replay:
         self._alive.append(walk)
         walk.run()
         _fresh.redraw(walk, None)
+        _fresh.reset_compile_metrics(walk)
         _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         self._made.update(walk.memo)
         self._fitting.note_copies([self._made[part] for part in parts])

@@ -63,7 +63,7 @@ def read_by_both(left: Any, right: Any) -> Iterator[Difference]:
     """Yields parts with a state that two models, which run the same code, both use."""
     try:
         walk = Walk(left).survey()
-        kinds = {type(new) for _, new in Walk(right).survey().operations}
+        kinds = Walk(right).survey().kinds()
     except RegraftError:  # It is told where it is copied to be called.
         return
     for runner, reading, part in _parts_read(walk):

@@ -90,6 +90,7 @@ def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
     _drop_derived_state(walk, model)
     new = walk.run()
     _fresh.redraw(walk, None)
+    _fresh.reset_compile_metrics(walk)
     return new, walk
 
 

@@ -35,6 +35,9 @@ class Framework(Protocol):
     def copiers(self) -> dict[type, Copier]:
         """How to copy the framework's own mutable objects, by class."""
 
+    def generators(self) -> dict[type, Callable[[Any, int], object]]:
+        """How to seed the framework's own random generators, by class."""
+
     def copy_values(
         self, values: list[Any], walk: Any, layouts: list[Any] | None = None
     ) -> Iterable[Any]:

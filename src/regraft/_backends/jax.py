@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -57,6 +57,11 @@ def copiers() -> dict[type, Any]:
         type(jax.jit(len)): _copy_jitted,
         _PlainTree: copy_by_attributes,
     }
+
+
+def generators() -> dict[type, Callable[[Any, int], object]]:
+    """None: its keys are arrays."""
+    return {}
 
 
 class _PlainTree(abc.ABC):  # noqa: B024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -93,6 +93,11 @@ def copiers() -> dict[type, Any]:
         data_structures._TupleWrapper: _copy_proxy,
         _MustBeUsed: _copy_used,
     }
+
+
+def generators() -> dict[type, Callable[[Any, int], object]]:
+    """The one class, whose state is a variable."""
+    return {tf.random.Generator: tf.random.Generator.reset_from_seed}
 
 
 def copy_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial, reduce
 from typing import Any
@@ -57,6 +57,11 @@ def copiers() -> dict[type, Any]:
         torch.jit.ScriptModule: _copy_script,
         _WrappedHook: copy_by_attributes,  # A pickle has a part of them only.
     }
+
+
+def generators() -> dict[type, Callable[[Any, int], object]]:
+    """The one class."""
+    return {torch.Generator: torch.Generator.manual_seed}
 
 
 class _PlainModule(abc.ABC):  # noqa: B024

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend import random as backend_random
 from keras.src.backend.common import global_state
 
 
@@ -73,6 +75,38 @@ class fixed_globals(quiet_globals):
     def __exit__(self, *details: object) -> None:
         np.random.set_state(self._numpy)
         super().__exit__(*details)
+
+
+@contextlib.contextmanager
+def reseeded_draws(instead_of: Callable[[int], int]) -> Iterator[None]:
+    """A context in which this thread draws with other seeds than it is told to.
+
+    A `build()` that is run again makes initializers and streams with the seeds that are
+    written in it. Nobody holds those, so that only their use can be changed.
+
+    Args:
+        instead_of: Returns what takes the place of a seed.
+    """
+    draw, thread = backend_random.draw_seed, threading.get_ident()
+    streams: dict[Any, Any] = {}
+
+    def draw_seed(seed: Any) -> Any:
+        if threading.get_ident() != thread:
+            return draw(seed)
+        if isinstance(seed, keras.random.SeedGenerator):
+            fixed = seed._initial_seed
+            if fixed is None or instead_of(fixed) == fixed:
+                return draw(seed)
+            if seed not in streams:
+                streams[seed] = keras.random.SeedGenerator(instead_of(fixed))
+            return draw(streams[seed])
+        return draw(instead_of(seed) if isinstance(seed, int) else seed)
+
+    backend_random.draw_seed = draw_seed
+    try:
+        yield
+    finally:
+        backend_random.draw_seed = draw
 
 
 def global_seed_generator() -> Any:

@@ -77,8 +77,12 @@ def held_beside_layers(owners: Iterable[Any], operations: Iterable[Any]) -> set[
         owners: Optimizers and metrics. They track what they hold, whosever it is.
         operations: The operations of the model.
     """
-    held = {address(v) for owner in owners for v in owner.variables}
-    return held - held_by_layers(operations)
+    return held_by(owners) - held_by_layers(operations)
+
+
+def held_by(owners: Iterable[Any]) -> set[int]:
+    """Returns the ids of the variables that optimizers or metrics track."""
+    return {address(v) for owner in owners for v in owner.variables}
 
 
 def seed_states(layer: Any) -> list[Any]:

@@ -80,9 +80,10 @@ def _forget_parts(attributes: dict[str, Any], names: Container[str]) -> None:
 
 def compile_metrics(trainer: Any) -> list[Any]:
     """Returns the metrics and loss trackers that `compile()` made."""
-    found = [trainer._loss_tracker, trainer._compile_metrics]
-    if trainer._compile_loss is not None:
-        found += trainer._compile_loss.metrics
+    state = vars(trainer)
+    found = [state.get("_loss_tracker"), state.get("_compile_metrics")]
+    if state.get("_compile_loss") is not None:
+        found += state["_compile_loss"].metrics
     return [metric for metric in found if metric is not None]
 
 
