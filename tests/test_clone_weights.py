@@ -212,6 +212,34 @@ def test_metrics_of_compile_start_anew_with_the_optimizer_alone():
     assert counted(compiled="fresh") == {"seen"}
 
 
+class HasTwoOptimizers(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def compile(self, own, **options):
+        super().compile(**options)
+        self.own = own
+
+    def call(self, x):
+        return self.dense(x)
+
+
+@pytest.mark.parametrize("compiled", [None, "drop"])
+def test_optimizers_of_fresh_weights_know_nothing_of_the_old_ones(compiled):
+    model = HasTwoOptimizers()
+    model.compile(keras.optimizers.Adam(), loss="mse")
+    model(np.ones((2, 3), "float32"))
+    model.own.build(model.trainable_variables)
+    model.own.apply([keras.ops.ones_like(v) for v in model.trainable_variables])
+    new = regraft.clone(model, weights="fresh", compiled=compiled)
+    momentum = [keras.ops.convert_to_numpy(v) for v in new.own.variables[2:]]
+    assert int(new.own.iterations) == 0
+    assert not any(values.any() for values in momentum)
+    kept = regraft.clone(model, weights="fresh", compiled="copy")
+    assert int(kept.own.iterations) == 1
+
+
 def test_share_puts_new_layers_on_the_same_variables():
     model = trained_model()
     tied = regraft.clone(model, weights="share")

@@ -116,3 +116,18 @@ def test_what_both_models_read_is_told_and_left_alone():
     assert not proof.same
     for old, new in zip(before, NORM.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+class NearNorm(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.mean(keras.ops.abs(y_pred - NORM.gamma[0]), axis=-1)
+
+
+def test_what_the_losses_of_both_models_read_is_told():
+    x = np.random.default_rng(0).random((4, 3), "float32")
+    NORM(x)
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    model.compile("sgd", NearNorm())
+    proof = regraft.verify(model, regraft.clone(model), inputs=x)
+    assert "both models read `NORM` from a module global" in str(proof)
+    assert not proof.same

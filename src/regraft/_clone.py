@@ -137,8 +137,9 @@ def clone(
                 _fresh.redraw(walk, seed)
             elif seed is not None:
                 _seeds.reseed_streams(walk, _seeds.Seeds(seed))
-            # After the weights: some slots start as their copies.
-            if compiled == "fresh":
+            # After the weights: some slots start as their copies. A `compile()` of the
+            # model's own may have left optimizers elsewhere.
+            if compiled == "fresh" or (compiled == "drop" and weights == "fresh"):
                 _reset_training(walk)
             if name is not None or prefix:
                 _rename(walk, new, name, prefix)
