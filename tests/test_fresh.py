@@ -1,5 +1,6 @@
 """Fresh weights, of layers that are not like most."""
 
+import functools
 import random
 import threading
 
@@ -368,3 +369,123 @@ def test_a_layer_that_starts_as_another_one():
     dense, mirror = new.layers[1:]
     assert 77.0 not in np.array(dense.kernel)
     assert np.array_equal(np.array(mirror.kernel), np.array(dense.kernel).T)
+
+
+class Unnamed(layers.Layer):
+    """Makes weights alike, without names, in both places."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = self.add_weight(shape=(4,), initializer="zeros")
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(4,), initializer="ones")
+
+    def call(self, x):
+        return x * self.scale + self.shift
+
+
+def test_weights_are_known_by_their_places():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, Unnamed()(inputs))
+    model.set_weights([w + 5 for w in values(model)])
+    layer = rg.clone(model, weights="fresh").layers[1]
+    np.testing.assert_array_equal(layer.shift, np.zeros(4))
+    np.testing.assert_array_equal(layer.scale, np.ones(4))
+
+
+class Gained(layers.Dense):
+    """Says nothing of `gain` in its configuration, which it inherits."""
+
+    def __init__(self, units, gain=1.0, **kwargs):
+        super().__init__(units, **kwargs)
+        start = keras.initializers.Constant(gain)
+        self.gain = self.add_weight(shape=(units,), initializer=start, name="gain")
+
+    def call(self, x):
+        return super().call(x) * self.gain
+
+
+def test_arguments_that_an_inherited_configuration_leaves_out():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, Gained(2, gain=5.0)(inputs))
+    new = rg.clone(model, weights="fresh")
+    np.testing.assert_array_equal(new.layers[1].gain, [5.0, 5.0])
+    given = Gained(2, gain=5.0, kernel_initializer=keras.initializers.Zeros())
+    with pytest.raises(rg.CopyError, match="nobody knows how it starts"):
+        rg.clone(keras.Model(inputs, given(inputs)), weights="fresh")
+
+
+def wrapped(constructor):
+    @functools.wraps(constructor)
+    def construct(self, **kwargs):
+        constructor(self, **kwargs)
+
+    return construct
+
+
+class TakesOptions(keras.Model):
+    def __init__(self, **options):
+        start = keras.initializers.Constant(options.pop("start", 1.0))
+        super().__init__(**options)
+        self.own = self.add_weight(shape=(4,), initializer=start, name="own")
+
+    def call(self, x):
+        return x + self.own
+
+
+class TakesAnArgument(TakesOptions):
+    @wrapped
+    def __init__(self, start=1.0):
+        super().__init__(start=start)
+
+
+class HandsOn(TakesOptions):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+
+
+class TakesNone(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.own = self.add_weight(shape=(4,), initializer="ones", name="own")
+
+    def call(self, x):
+        return x + self.own
+
+
+def test_models_whose_arguments_nobody_knows():
+    for kind in (TakesOptions, TakesAnArgument):
+        model = kind(start=5.0)
+        model(X)
+        with pytest.raises(rg.CopyError, match="nobody knows how it starts"):
+            rg.clone(model, weights="fresh")
+    model = TakesNone(name="none")
+    model(X)
+    model.own.assign([5.0] * 4)
+    np.testing.assert_array_equal(rg.clone(model, weights="fresh").own, np.ones(4))
+
+
+class Learner(layers.Layer):
+    """Trains its weights by a method that others have for data."""
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(shape[-1], 3), name="w")
+        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        return ops.matmul(x, self.w)
+
+    def adapt(self, x):
+        self.w.assign_sub(ops.ones(self.w.shape))
+        self.seen.assign_add(len(x))
+
+
+def test_weights_that_a_method_called_adapt_trains():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, Learner()(inputs))
+    model.layers[1].adapt(X)
+    one, two = (rg.clone(model, weights="fresh", seed=s).layers[1] for s in (1, 2))
+    assert not np.array_equal(one.w, model.layers[1].w)
+    assert not np.array_equal(one.w, two.w)
+    assert float(one.seen) == 2

@@ -86,6 +86,26 @@ def test_generators_that_initializers_hold(make):
     assert all(map(np.array_equal, fresh, kernels(build(initializer))))
 
 
+class Counts(keras.initializers.Initializer):
+    """Starts each weight with another number."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, shape, dtype=None):
+        self.calls += 1
+        return ops.full(shape, self.calls, dtype)
+
+
+def test_an_initializer_that_counts_its_calls():
+    initializer = Counts()
+    dense = [layers.Dense(1, kernel_initializer=initializer) for _ in "ab"]
+    model = keras.Sequential([keras.Input((1,)), *dense])
+    first, second = kernels(rg.clone(model, weights="fresh"))
+    assert float(second[0, 0]) == float(first[0, 0]) + 1
+    assert initializer.calls == 2
+
+
 class Jitter(layers.Layer):
     """Adds noise from a generator of its own."""
 

@@ -21,9 +21,15 @@ import numpy as np
 
 from . import _keras
 from ._errors import CopyError, explain
-from ._ghosts import ghost_of, ghost_with_parts, held_alike, ids_inside
+from ._ghosts import (
+    ghost_of,
+    ghost_with_parts,
+    held_alike,
+    ids_inside,
+    variables_alike,
+)
 from ._identity import address
-from ._seeds import Seeds, keeps_generators, reseed, seeded
+from ._seeds import Seeds, keeps_sources, reseed, seeded
 from ._walk import Keep, Walk
 
 
@@ -39,27 +45,27 @@ def redraw(walk: Walk, seed: int | None) -> None:
     """
     seeds = Seeds(seed)
     reseed(walk, seeds)
-    keep = keeps_generators(walk)
+    keep = keeps_sources(walk)
     starts = [
         _keras.to_numpy(stream.state).copy() for _, stream in walk.seed_generators
     ]
     layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
-    weighted = [layer for layer in layers if not hasattr(layer, "adapt")]
-    inside = [(layer, _keras.all_layers(layer)) for layer in weighted]
+    inside = [(layer, _keras.all_layers(layer)) for layer in layers]
     owners = sorted(inside, key=lambda pair: len(pair[1]))
     # What stands for itself in the copy, or has come from elsewhere, is not touched.
     mine = {address(new) for _, new in walk.variables}
     held = _keras.held_by_layers(part for _, parts in owners for part in parts)
     drawn = held - mine
+    drawn |= {address(v) for layer in layers for v in _keras.learned_by_adapt(layer)}
     settled = drawn.copy()
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
     with seeded(seeds):
-        for layer in weighted:
+        for layer in layers:
             _redraw_layer(layer, drawn, keep)
         _redraw_made_with(owners, drawn, known)
         # A variable may have been met first where it is borrowed.
-        for layer in weighted:
+        for layer in layers:
             _check_drawn(layer, drawn)
         # Owners may read what the layers start with that they do not build.
         for owner, parts in reversed(owners):
@@ -120,7 +126,7 @@ def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
     if not own:
         return
     for ghost in _ghosts(layer, keep):
-        _move_values(_keras.own_variables(ghost), own, drawn)
+        _move_values(ghost, layer, _keras.own_variables(ghost), own, drawn)
         own = [v for v in own if address(v) not in drawn]
         if not own:
             return
@@ -180,12 +186,12 @@ def _move_new_values(
     source: Any, target: Any, drawn: set[int], known: set[int]
 ) -> None:
     made = [v for v in _keras.own_variables(source) if address(v) not in known]
-    _move_values(made, _undrawn(target, drawn), drawn)
+    _move_values(source, target, made, _undrawn(target, drawn), drawn)
 
 
 def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:
-    if _keras.is_quantized(layer) or hasattr(layer, "adapt"):
-        return []  # What its class makes starts as zeros, or is data.
+    if _keras.is_quantized(layer):
+        return []  # What its class makes starts as zeros.
     return [v for v in _keras.own_variables(layer) if address(v) not in drawn]
 
 
@@ -222,16 +228,37 @@ def cannot_quantize(layer: Any, variable: Any) -> CopyError:
     )
 
 
-def _move_values(sources: list[Any], targets: list[Any], drawn: set[int]) -> None:
-    """Pairs variables of the same name, shape and dtype, in order."""
-    free = list(sources)
+def _move_values(
+    ghost: Any, layer: Any, sources: list[Any], targets: list[Any], drawn: set[int]
+) -> None:
+    """Pairs variables in the same place, and others in order.
+
+    Args:
+        ghost: The layer that holds the new variables.
+        layer: The layer whose variables are drawn.
+        sources: The new variables.
+        targets: Variables that have no new values yet.
+        drawn: The ids of variables that have.
+    """
+    places = {address(a): address(b) for a, b in variables_alike(layer, ghost)}
+    free = {address(source): source for source in sources}
+    pairs, others = [], []
     for target in targets:
+        match = free.get(places.get(address(target), 0))
+        if match is None or _signature(match) != _signature(target):
+            others.append(target)
+        else:
+            pairs.append((target, free.pop(address(match))))
+    for placed in places.values():
+        free.pop(placed, None)
+    for target in others:
         wanted = _signature(target)
-        match = next((s for s in free if _signature(s) == wanted), None)
+        match = next((s for s in free.values() if _signature(s) == wanted), None)
         if match is not None:
-            free = [s for s in free if s is not match]
-            target.assign(match.value)
-            drawn.add(address(target))
+            pairs.append((target, free.pop(address(match))))
+    for target, source in pairs:
+        target.assign(source.value)
+        drawn.add(address(target))
 
 
 def _signature(variable: Any) -> tuple[Any, ...]:
@@ -240,13 +267,12 @@ def _signature(variable: Any) -> tuple[Any, ...]:
 
 def learned_variables(layer: Any) -> list[Any]:
     """Returns the variables that `adapt()` has changed: data that cannot be drawn."""
-    if not hasattr(layer, "adapt"):
-        return []
-    ghost = _ghost_by_build(layer, None)
+    learned = _keras.learned_by_adapt(layer)
+    ghost = _ghost_by_build(layer, None) if learned else None
     starts = [] if ghost is None else _keras.own_variables(ghost)
     return [
         variable
-        for variable in _keras.own_variables(layer)
+        for variable in learned
         if not any(_is_equal(variable, start) for start in starts)
     ]
 

@@ -90,16 +90,32 @@ def held_alike(layer: Any, ghost: Any) -> Iterator[tuple[Any, Any]]:
     while stack:
         one, other = stack.pop()
         pair = address(one), address(other)
+        if pair in seen:
+            continue
+        seen.add(pair)
+        yield one, other
+        stack += reversed(list(_alike(one, other, _keras.Layer)))
+
+
+def variables_alike(layer: Any, ghost: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the variables of a layer with those that a ghost has in their places."""
+    return _alike(layer, ghost, _keras.Variable)
+
+
+def _alike(layer: Any, ghost: Any, kind: type) -> Iterator[tuple[Any, Any]]:
+    """Yields what two layers hold in the same places, if it is of a kind."""
+    stack: list[tuple[Any, Any]] = []
+    stack.append((_keras.own_attributes(layer), _keras.own_attributes(ghost)))
+    seen = set[tuple[int, int]]()
+    while stack:
+        one, other = stack.pop()
+        pair = address(one), address(other)
         if type(one) is not type(other) or pair in seen:
             continue
         seen.add(pair)
-        if isinstance(one, _keras.Layer):
+        if isinstance(one, kind):
             yield one, other
-            one, other = _keras.own_attributes(one), _keras.own_attributes(other)
-        if isinstance(one, dict):
-            inside = [(x, other[key]) for key, x in one.items() if key in other]
+        elif isinstance(one, dict):
+            stack += [(x, other[key]) for key, x in one.items() if key in other][::-1]
         elif isinstance(one, list | tuple) and len(one) <= len(other):
-            inside = list(zip(one, other[len(other) - len(one) :], strict=True))
-        else:
-            continue
-        stack += reversed(inside)
+            stack += list(zip(one, other[len(other) - len(one) :], strict=True))[::-1]

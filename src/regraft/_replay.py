@@ -142,12 +142,14 @@ class Replay:
         own = _keras.sublayers(new)
         if [type(part) for part in own] != [type(part) for part in parts]:
             return new
-        new = _transplant.exchange(new, list(zip(own, made, strict=True)), self._model)
-        if new.built:
+        if new.built:  # It may hold weights of the layers inside.
             for part, other in zip(parts, made, strict=True):
                 if part.built and not other.built:
                     with keras.name_scope(new.name):
                         other.build_from_config(part.get_build_config())
+        pairs = list(zip(own, made, strict=True))
+        new = _transplant.exchange(new, pairs, self._model, f"{where}/{new.name}")
+        if new.built:
             _keras.derive_state(new)
         return new
 
@@ -172,16 +174,7 @@ class Replay:
             self._made.update({address(a): b for a, b in pairs})
             found = self._made[address(variable)]
         if found is variable and new is not owners[0]:
-            raise UsageError(
-                explain(
-                    "A variable of a layer is used elsewhere in the model, and the "
-                    "layer in its place has no such variable.",
-                    where=where,
-                    expected=f"a layer with a counterpart of {variable.path!r}",
-                    received=f"{new!r} in place of {owners[0]!r}",
-                    fix="let `clone_function` return a layer with the same weights",
-                )
-            )
+            raise _transplant.no_counterpart(variable, new, owners[0], where)
         return found
 
     # --- calls -----------------------------------------------------------------

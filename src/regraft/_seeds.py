@@ -85,16 +85,17 @@ def reseed(walk: Walk, seeds: Seeds) -> None:
     _reseed_generators(walk, seeds)
 
 
-def keeps_generators(walk: Walk) -> Keep | None:
+def keeps_sources(walk: Walk) -> Keep | None:
     """Returns what to keep of a copy in ghosts, which draw after each other.
 
-    Were its generators copied with each of them, all would draw the same numbers.
+    Were its generators, or an initializer that counts its calls, copied with each of
+    them, all would draw the same numbers.
     """
-    generators = {address(generator) for generator in _generators(walk)}
-    keep = walk.keep
-    if not generators:
+    own = [x for _, x in walk.initializers if not _keras.is_of_keras(type(x))]
+    sources, keep = set(map(address, _generators(walk) + own)), walk.keep
+    if not sources:
         return keep
-    return lambda obj: address(obj) in generators or (keep is not None and keep(obj))
+    return lambda obj: address(obj) in sources or (keep is not None and keep(obj))
 
 
 def _reseed_generators(walk: Walk, seeds: Seeds) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _fresh, _keras
+from ._errors import UsageError, explain
 from ._ghosts import SameVariables, spare_values
 from ._identity import address
 from ._pairing import paired_variables
@@ -146,13 +147,14 @@ def reset_optimizers(walk: Walk, model: Any, new: Any) -> None:
     _keras.rebuild_optimizer(rebuilt)
 
 
-def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any) -> Any:
+def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any, where: str) -> Any:
     """Returns a layer like `layer`, on its variables, with other sublayers.
 
     Args:
         layer: The layer.
         pairs: Each sublayer with the one that takes its place.
-        model: The model that it belongs to, for messages.
+        model: The model that it belongs to.
+        where: The path of the layer, for messages.
     """
     walk = _Transplant(layer, model, rules=SameVariables())
     spare_values(walk, [layer])
@@ -160,8 +162,29 @@ def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any) -> Any:
         walk.memo.update({address(a): b for a, b in counterparts(old, new)})
     _drop_derived_state(walk, layer)
     made = walk.run()
+    held = _keras.held_by_layers([made])
+    for old, new in pairs:
+        lost = {address(v): v for v in old.variables if address(v) in held}
+        for variable in new.variables:
+            lost.pop(address(variable), None)
+        if lost:
+            raise no_counterpart(next(iter(lost.values())), new, old, where)
     _keras.derive_state(made)
     return made
+
+
+def no_counterpart(variable: Any, new: Any, old: Any, where: str) -> UsageError:
+    """Returns the error for a variable that somebody uses, and a new layer has not."""
+    return UsageError(
+        explain(
+            "A variable of a layer is used elsewhere in the model, and the layer in "
+            "its place has no such variable.",
+            where=where,
+            expected=f"a layer with a counterpart of {variable.path!r}",
+            received=f"{new!r} in place of {old!r}",
+            fix="put a layer with the same weights in its place",
+        )
+    )
 
 
 def counterparts(old: Any, new: Any) -> Iterator[tuple[Any, Any]]:

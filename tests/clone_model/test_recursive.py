@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from regraft import clone, clone_model
+from regraft import UsageError, clone, clone_model
 
 from .networks import (
     STEPS,
@@ -174,3 +174,32 @@ def test_layers_that_bring_their_weights_keep_them():
     new = clone_model(model, clone_function=clone, recursive=True)
     for ours, theirs in zip(new.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+class OtherDense(layers.Dense):
+    pass
+
+
+def test_a_wrapper_that_holds_a_weight_of_its_layer():
+    inputs = keras.Input((3,))
+    wrapper = layers.SpectralNormalization(layers.Dense(2, name="d"), name="sn")
+    model = keras.Model(inputs, wrapper(inputs))
+    before = np.array(keras.ops.convert_to_numpy(wrapper.layer.kernel))
+
+    def exchanged(make):
+        def exchange(layer):
+            return make(layer) if type(layer) is layers.Dense else layer
+
+        return clone_model(model, clone_function=exchange, recursive=True)
+
+    new = exchanged(lambda layer: OtherDense.from_config(layer.get_config()))
+    made = new.get_layer("sn")
+    assert made.kernel is made.layer.kernel
+    assert made.kernel is not wrapper.layer.kernel
+    assert [w.path for w in new.weights] == [w.path for w in model.weights]
+    new(np.ones((2, 3), "float32"), training=True)
+    np.testing.assert_array_equal(wrapper.layer.kernel, before)
+    with pytest.raises(UsageError, match="has no such variable") as caught:
+        exchanged(lambda _: layers.Activation("relu"))
+    assert "sn/d/kernel" in str(caught.value)
+    assert "put a layer with the same weights" in str(caught.value)

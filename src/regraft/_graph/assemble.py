@@ -140,7 +140,7 @@ class Assembly:
                     self.edited.add(key)
         if pairs:
             self.edited.add(key)
-            made = _transplant.exchange(made, pairs, part.operation)
+            made = _transplant.exchange(made, pairs, part.operation, made.path)
         # Each model gets values of its own, which may be objects with a state.
         values = Walk(list(part.changes.values())).run()
         for name, value in zip(part.changes, values, strict=True):

@@ -64,6 +64,14 @@ def own_variables(layer: Any) -> list[Any]:
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
+def learned_by_adapt(layer: Any) -> list[Any]:
+    """Returns the variables whose values are data that a layer has seen.
+
+    A method of that name may also train the weights of its layer.
+    """
+    return [*layer._non_trainable_variables] if hasattr(layer, "adapt") else []
+
+
 def held_by_layers(operations: Iterable[Any]) -> set[int]:
     """Returns the ids of the variables that layers track themselves."""
     layers = (operation for operation in operations if isinstance(operation, Layer))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import types
 from contextlib import suppress
 from typing import Any
 
@@ -16,13 +19,66 @@ def has_trusted_config(layer: Any) -> bool:
     """Tells whether `get_config()` describes what the constructor was given.
 
     A subclassed model without a `get_config` of its own reports the defaults of
-    its constructor's arguments, whatever it was really given.
+    its constructor's arguments, whatever it was really given. One that is inherited
+    says nothing of the arguments of a constructor that is not.
     """
     if isinstance(layer, Model) and is_default(layer.get_config):
-        code = type(layer).__init__.__code__
-        takes_arguments = code.co_argcount + code.co_kwonlyargcount > 1
-        return not takes_arguments
-    return True
+        return not _takes_options(layer)
+    if _definer(layer, "__init__") >= _definer(layer, "get_config"):
+        return True
+    noted = _noted_arguments(layer)
+    parameters = inspect.signature(type(layer).__init__).parameters
+    if noted is not None:
+        names = [n for n in noted if not _is_default_of(parameters.get(n), noted[n])]
+    else:
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        named = list(parameters.values())[1:]
+        names = [p.name for p in named if p.kind not in variadic]
+    try:
+        return not set(names) - {"name"} - layer.get_config().keys()
+    except Exception:  # Whatever a class raises that does not say what it is.
+        return False
+
+
+def _noted_arguments(layer: Any) -> dict[str, Any] | None:
+    """Returns what a constructor was called with, if Keras has noted that.
+
+    Of models it notes that they were given nothing.
+    """
+    if isinstance(layer, Model) and _takes_options(layer):
+        return None
+    noted = vars(layer).get("_auto_config")
+    return None if noted is None else dict(noted.config)
+
+
+def _is_default_of(parameter: inspect.Parameter | None, value: Any) -> bool:
+    return parameter is not None and repr(parameter.default) == repr(value)
+
+
+def _definer(layer: Any, method: str) -> int:
+    """Returns the place of the class that defines a method, the nearest first."""
+    kinds = type(layer).__mro__
+    return next(i for i, kind in enumerate(kinds) if method in vars(kind))
+
+
+def _takes_options(layer: Any) -> bool:
+    """Tells whether a constructor takes arguments that it does not just hand on."""
+    code = inspect.unwrap(type(layer).__init__).__code__
+    if code.co_argcount + code.co_kwonlyargcount > 1:
+        return True
+    variadic = code.co_varnames[1 : _count_parameters(code)]
+    return any(_reads(code, name) > 1 for name in variadic)
+
+
+def _count_parameters(code: types.CodeType) -> int:
+    flags = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
+    variadic = sum(bool(code.co_flags & flag) for flag in flags)
+    return code.co_argcount + code.co_kwonlyargcount + variadic
+
+
+def _reads(code: types.CodeType, name: str) -> int:
+    found = (x for x in dis.get_instructions(code) if x.argval == name)
+    return sum(x.opname.startswith("LOAD") for x in found)
 
 
 def plain_config(layer: Any) -> dict[str, Any] | None:
@@ -58,17 +114,16 @@ def made_again(layer: Any) -> Any:
     Returns:
         The layer, or None if neither is known or works.
     """
-    if not has_trusted_config(layer):
-        return None
-    with suppress(Exception):  # Whatever a user's constructor raises.
-        config = plain_config(layer)
-        if config is not None:
-            return made_from(layer, config, is_built=False)
+    if has_trusted_config(layer):
+        with suppress(Exception):  # Whatever a user's constructor raises.
+            config = plain_config(layer)
+            if config is not None:
+                return made_from(layer, config, is_built=False)
     # A configuration has more than some constructors take: `trainable`, `dtype`.
-    noted = vars(layer).get("_auto_config")
+    noted = _noted_arguments(layer)
     if noted is not None:
         with suppress(Exception):
-            return type(layer)(**noted.config)
+            return type(layer)(**noted)
     return None
 
 

@@ -169,10 +169,14 @@ def is_keras_code(layer: Any) -> bool:
     """Tells whether what a layer does was written by Keras alone."""
     parts = all_layers(layer)
     return not any(
-        isinstance(part, keras.layers.Lambda)
-        or not type(part).__module__.startswith("keras.src.")
+        isinstance(part, keras.layers.Lambda) or not is_of_keras(type(part))
         for part in parts
     )
+
+
+def is_of_keras(kind: type) -> bool:
+    """Tells whether a class is Keras's own."""
+    return kind.__module__.startswith("keras.src.")
 
 
 def has_own_constructor(model: Any) -> bool:
