@@ -236,9 +236,11 @@ def _share_weights(walk: Walk) -> None:
     private |= _keras.held_beside_layers(owners, layers)
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
+    values = {address(_keras.raw_value(v)) for v, _ in seen.variables}
     for operation, _ in seen.operations:
-        for value in _backends.active().other_weights(operation):
-            walk.remember(value, value)
+        for value in _backends.active().other_weights(operation).values():
+            if address(value) not in values:
+                walk.remember(value, value)
 
 
 def _share_parts_of_kept(walk: Walk, keep: Keep) -> None:

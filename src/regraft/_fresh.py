@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _keras
+from . import _backends, _keras
 from ._errors import CopyError, explain
 from ._ghosts import (
     ghost_of,
@@ -64,6 +64,9 @@ def redraw(walk: Walk, seed: int | None) -> None:
         for layer in layers:
             _redraw_layer(layer, drawn, keep)
         _redraw_made_with(owners, drawn, known)
+        _redraw_others(owners, walk)
+        for layer in layers:
+            _reset_modules(layer, drawn)
         # A variable may have been met first where it is borrowed.
         for layer in layers:
             _check_drawn(layer, drawn)
@@ -182,6 +185,36 @@ def _redraw_made_with(
                 _move_new_values(other, part, drawn, known)
 
 
+def _redraw_others(owners: list[tuple[Any, list[Any]]], walk: Walk) -> None:
+    """Draws what layers learn that no Keras variable holds, and checks that it can be.
+
+    Buffers that nobody makes anew may be constants, and stay.
+    """
+    backend = _backends.active()
+    left = {address(new) for old, new in walk.memo.items() if address(new) != old}
+    left -= {address(_keras.raw_value(new)) for _, new in walk.variables}
+    for owner, _ in owners:
+        mine = backend.other_weights(owner)
+        mine = {name: value for name, value in mine.items() if address(value) in left}
+        ghost = _ghost_by_config(owner) if mine else None
+        found = {} if ghost is None else backend.other_weights(ghost)
+        for name in mine.keys() & found.keys():
+            if mine[name].shape == found[name].shape:
+                backend.write(mine[name], found[name])
+                left.discard(address(mine[name]))
+    for owner, _ in owners:
+        for name, value in backend.other_weights(owner).items():
+            if address(value) in left and backend.is_trained(value):
+                raise _nobody_knows(owner, name)
+
+
+def _reset_modules(layer: Any, drawn: set[int]) -> None:
+    """Lets modules draw their weights that nobody around them can make again."""
+    own = _undrawn(layer, drawn)
+    values = {address(x) for x in _backends.active().reset_modules(layer) if own}
+    drawn |= {address(v) for v in own if address(_keras.raw_value(v)) in values}
+
+
 def _move_new_values(
     source: Any, target: Any, drawn: set[int], known: set[int]
 ) -> None:
@@ -200,18 +233,22 @@ def _check_drawn(layer: Any, drawn: set[int]) -> None:
         if address(variable) not in drawn:
             if _keras.is_quantized(layer):
                 raise cannot_quantize(layer, variable)
-            raise CopyError(
-                explain(
-                    "A variable cannot be drawn anew: nobody knows how it starts.",
-                    where=f"{layer.name}: {variable.path}",
-                    expected="a variable made in `build()`, or a layer that can be "
-                    "made again with `from_config(get_config())`",
-                    received=f"{type(layer).__name__}, which made it in `__init__` or "
-                    "was handed it",
-                    fix="make the variable in `build()`, give the class a "
-                    "`get_config()`, or use `weights='copy'`",
-                )
-            )
+            raise _nobody_knows(layer, variable.path)
+
+
+def _nobody_knows(layer: Any, name: str) -> CopyError:
+    return CopyError(
+        explain(
+            "A variable cannot be drawn anew: nobody knows how it starts.",
+            where=f"{layer.name}: {name}",
+            expected="a variable made in `build()`, or a layer that can be made again "
+            "with `from_config(get_config())`",
+            received=f"{type(layer).__name__}, which made it in `__init__` or was "
+            "handed it",
+            fix="make the variable in `build()`, give the class a `get_config()`, or "
+            "use `weights='copy'`",
+        )
+    )
 
 
 def cannot_quantize(layer: Any, variable: Any) -> CopyError:

@@ -111,8 +111,24 @@ class Framework(Protocol):
         Whatever scope is around it. Only TensorFlow has strategies.
         """
 
-    def other_weights(self, operation: Any) -> list[Any]:
-        """Returns values that an operation learns which no Keras variable holds."""
+    def other_weights(self, operation: Any) -> dict[str, Any]:
+        """Returns values that an operation may learn beside Keras variables, by name.
+
+        Keras variables may hold some of them, too.
+        """
+
+    def is_trained(self, value: Any) -> bool:
+        """Tells whether one of them is learned by its gradient."""
+
+    def write(self, value: Any, new: Any) -> None:
+        """Gives one of them the numbers of another one."""
+
+    def reset_modules(self, layer: Any) -> list[Any]:
+        """Lets the framework's own modules on a layer draw their weights anew.
+
+        Returns:
+            The values that were drawn.
+        """
 
     def lasting(self) -> AbstractContextManager[Any]:
         """A context in which values are made that can be trained, in any mode."""

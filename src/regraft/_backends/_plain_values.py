@@ -18,8 +18,8 @@ def to_array(value: Any) -> Any:
     return to_numpy(value)
 
 
-def other_weights(operation: Any) -> list[Any]:
-    """Returns nothing: what is learned is in Keras's variables."""
+def reset_modules(layer: Any) -> list[Any]:
+    """Returns nothing: there are no modules."""
     return []
 
 

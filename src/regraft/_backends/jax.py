@@ -25,7 +25,7 @@ from ._one_value import replicas as replicas
 from ._one_value import scope_of as scope_of
 from ._one_value import whole as whole
 from ._plain_values import lasting as lasting
-from ._plain_values import other_weights as other_weights
+from ._plain_values import reset_modules as reset_modules
 from ._plain_values import to_array as to_array
 from ._plain_values import waiting_gradient as waiting_gradient
 
@@ -112,6 +112,20 @@ def copy_values(
     if all(type(v) is _Array and v.is_fully_addressable for v in values):
         return _duplicates(values)
     return [_copy_alone(value) for value in values]
+
+
+def other_weights(operation: Any) -> dict[str, Any]:
+    """Returns nothing: what is learned is in Keras's variables."""
+    return {}
+
+
+def is_trained(value: Any) -> bool:
+    """There is none to be asked of."""
+    return False
+
+
+def write(value: Any, new: Any) -> None:
+    """There is none to be written to."""
 
 
 def cast_value(value: Any, dtype: str) -> Any:

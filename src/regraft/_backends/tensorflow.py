@@ -29,7 +29,7 @@ from tensorflow.python.util import tf_decorator, tf_should_use
 from .._errors import CopyError, explain
 from ._loss import total_loss
 from ._plain_values import lasting as lasting
-from ._plain_values import other_weights as other_weights
+from ._plain_values import reset_modules as reset_modules
 from ._plain_values import to_array as to_array
 from ._plain_values import waiting_gradient as waiting_gradient
 from ._tensorflow_files import Loaded, copy_loaded, refuse_function
@@ -113,6 +113,22 @@ def copy_values(
             with tf.device(place or device):
                 copies += copy_variables(list(group), walk)
     return copies
+
+
+def other_weights(operation: Any) -> dict[str, Any]:
+    """Returns the variables of TensorFlow that are attributes."""
+    found = vars(operation).items()
+    return {name: x for name, x in found if isinstance(x, tf.Variable)}
+
+
+def is_trained(value: Any) -> bool:
+    """Tells whether a variable was not made with `trainable=False`."""
+    return bool(value.trainable)
+
+
+def write(value: Any, new: Any) -> None:
+    """Assigns to a variable."""
+    value.assign(new)
 
 
 def cast_value(value: Any, dtype: str) -> Any:

@@ -32,6 +32,10 @@ from ._torch_tensors import (
 )
 from ._torch_tensors import copy_values as copy_values
 from ._torch_tensors import waiting_gradient as waiting_gradient
+from ._torch_weights import is_trained as is_trained
+from ._torch_weights import other_weights as other_weights
+from ._torch_weights import reset_modules as reset_modules
+from ._torch_weights import write as write
 
 
 @lru_cache
@@ -283,12 +287,6 @@ def finish(values: list[Any]) -> None:
     """Waits for the streams of the devices on which the values lie."""
     for device in {value.device for value in values if value.device.type == "cuda"}:
         torch.cuda.synchronize(device)
-
-
-def other_weights(operation: Any) -> list[Any]:
-    """Returns the statistics and the like that modules inside keep as buffers."""
-    is_module = isinstance(operation, torch.nn.Module)
-    return list(operation.buffers()) if is_module else []
 
 
 def lasting() -> AbstractContextManager[Any]:
