@@ -489,3 +489,48 @@ def test_weights_that_a_method_called_adapt_trains():
     assert not np.array_equal(one.w, model.layers[1].w)
     assert not np.array_equal(one.w, two.w)
     assert float(one.seen) == 2
+
+
+class Reservoir(layers.Layer):
+    """Works out in its `build()` what belongs to the weights that it draws."""
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(4, 4), initializer="random_normal", name="w")
+        start = np.array(ops.convert_to_numpy(self.w))
+        self.start, self.size = start, float(np.abs(start).max())
+        self.limits = {"largest": [self.size]}
+        self.rate = 0.5
+
+    def call(self, x):
+        return ops.matmul(x, self.w / self.size)
+
+
+class HoldsReservoirs(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = [Reservoir(), Reservoir()]
+
+    def build(self, shape):
+        for layer in self.inner:
+            layer.build(shape)
+            layer.built = True
+        self.first = np.array(ops.convert_to_numpy(self.inner[0].w))
+
+    def call(self, x):
+        return self.inner[1](self.inner[0](x))
+
+
+def test_what_a_layer_worked_out_from_its_weights_belongs_to_the_new_ones():
+    model = HoldsReservoirs()
+    model(X)
+    for layer in model.inner:
+        layer.rate = 0.1  # Follows from no draw.
+    for new in (rg.clone(model, weights="fresh", seed=1), rg.clone_model(model)):
+        for layer, old in zip(new.inner, model.inner, strict=True):
+            weights = ops.convert_to_numpy(layer.w)
+            np.testing.assert_array_equal(layer.start, weights)
+            assert not np.array_equal(layer.start, old.start)
+            assert layer.size == float(np.abs(weights).max())
+            assert layer.limits["largest"] == [layer.size]
+            assert layer.rate == 0.1
+        np.testing.assert_array_equal(new.first, ops.convert_to_numpy(new.inner[0].w))

@@ -15,6 +15,7 @@ from ._identity import address
 from ._placement import Layouts
 from ._rename import rename
 from ._rules import Rules
+from ._states import reset_compile_metrics
 from ._walk import Keep, Walk
 
 M = TypeVar("M")
@@ -279,7 +280,7 @@ def _reset_training(walk: Walk) -> None:
     _keras.rebuild_optimizer(optimizers)
     gone = before - _keras.held_beside_layers(optimizers, layers)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
-    _fresh.reset_compile_metrics(walk)
+    reset_compile_metrics(walk)
 
 
 def _keeper(keep: Iterable[Any]) -> Keep | None:

@@ -12,14 +12,15 @@ outermost one that builds a layer is asked for what its weights start with.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from . import _backends, _keras
+from ._data import take_drawn_data
 from ._errors import CopyError, explain
 from ._ghosts import (
     ghost_of,
@@ -30,6 +31,7 @@ from ._ghosts import (
 )
 from ._identity import address
 from ._seeds import Seeds, keeps_sources, reseed, seeded
+from ._states import reset_states
 from ._walk import Keep, Walk
 
 
@@ -73,63 +75,22 @@ def redraw(walk: Walk, seed: int | None) -> None:
         # Owners may read what the layers start with that they do not build.
         for owner, parts in reversed(owners):
             _redraw_built_by(owner, parts, settled, known, keep)
-    for metric in _metrics_in_layers(walk):
-        _reset_metric(metric)
-    for layer in layers:
-        if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
-            _reset_states(layer)
+    reset_states(walk)
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
     for (_, stream), start in zip(walk.seed_generators, starts, strict=True):
         stream.state.assign(start)
-
-
-def reset_compile_metrics(walk: Walk) -> None:
-    """Starts the metrics anew that `compile()` made for the models of a copy."""
-    for metric in _compile_metrics(walk):
-        _reset_metric(metric)
-
-
-def _compile_metrics(walk: Walk) -> list[Any]:
-    models = [new for _, new in walk.operations if isinstance(new, _keras.Trainer)]
-    return [metric for model in models for metric in _keras.compile_metrics(model)]
-
-
-def _metrics_in_layers(walk: Walk) -> list[Any]:
-    """Returns the metrics that are no part of what `compile()` made."""
-    compiled = _keras.held_by(_compile_metrics(walk))
-    held = [(metric, _keras.held_by([metric])) for _, metric in walk.metrics]
-    return [metric for metric, own in held if not own or not own <= compiled]
-
-
-def _reset_states(layer: Any) -> None:
-    states = _keras.held_states(layer)
-    for state in states:  # Those of several cells are lists, which Keras cannot reset.
-        state.assign(np.zeros(state.shape, _keras.numpy_dtype(state.dtype)))
-    if not states and _takes_nothing(layer.reset_state):
-        layer.reset_state()
-
-
-def _takes_nothing(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind()
-    except TypeError:
-        return False
-    return True
-
-
-def _reset_metric(metric: Any) -> None:
-    try:
-        metric.reset_state()
-    except (AttributeError, NotImplementedError, TypeError):
-        return  # A metric that was never built has nothing to reset.
 
 
 def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
     own = [v for v in _keras.own_variables(layer) if address(v) not in drawn]
     if not own:
         return
-    for ghost in _ghosts(layer, keep):
+    for make in _ways_to_make(layer, keep):
+        ghost = make()
+        if ghost is None:
+            continue
         _move_values(ghost, layer, _keras.own_variables(ghost), own, drawn)
+        take_drawn_data(layer, ghost, partial(_with_other_draws, make))
         own = [v for v in own if address(v) not in drawn]
         if not own:
             return
@@ -159,10 +120,31 @@ def _redraw_built_by(
     if not any(_undrawn(part, drawn) for part in inside):
         return
     ghost = _ghost_by_build(owner, keep)
+    if ghost is None:
+        return
     used = set(known)
-    for part, other in () if ghost is None else held_alike(owner, ghost):
+    parts = list(held_alike(owner, ghost))
+    for part, other in parts:
         _move_new_values(other, part, drawn, used)
         used |= _keras.held_by_layers([other])
+
+    seconds: dict[int, Any] = {}
+
+    def second_of(part: Any) -> Any:
+        if not seconds:
+            second = _with_other_draws(partial(_ghost_by_build, owner, keep))
+            pairs = held_alike(owner, second or ghost)
+            seconds.update({address(a): b for a, b in pairs})
+        return seconds.get(address(part))
+
+    for part, other in parts:
+        take_drawn_data(part, other, partial(second_of, part))
+
+
+def _with_other_draws(make: Callable[[], Any]) -> Any:
+    """Makes a ghost that draws other numbers than it would."""
+    with _keras.reseeded_draws(Seeds(0).instead_of):
+        return make()
 
 
 def _redraw_made_with(
@@ -320,22 +302,15 @@ def _is_equal(variable: Any, start: Any) -> bool:
     return np.array_equal(_keras.to_numpy(variable), _keras.to_numpy(start))
 
 
-def _ghosts(layer: Any, keep: Keep | None) -> Iterator[Any]:
-    """Yields layers like this one with variables that were just made."""
+def _ways_to_make(layer: Any, keep: Keep | None) -> list[Callable[[], Any]]:
+    """Returns functions that make layers like this one with new variables, or None."""
     if _keras.is_quantized(layer):
-        ghost = _ghost_by_quantizing(layer, keep)
-        if ghost is not None:
-            yield ghost
-        return
-    ghost = _ghost_by_build(layer, keep)
-    if ghost is not None:
-        yield ghost
-    ghost = _ghost_by_config(layer)
-    if ghost is not None:
-        yield ghost
-    ghost = _ghost_by_build(layer, keep, blank=True)
-    if ghost is not None:
-        yield ghost
+        return [partial(_ghost_by_quantizing, layer, keep)]
+    return [
+        partial(_ghost_by_build, layer, keep),
+        partial(_ghost_by_config, layer),
+        partial(_ghost_by_build, layer, keep, blank=True),
+    ]
 
 
 def _ghost_by_build(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:

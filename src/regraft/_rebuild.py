@@ -14,10 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 import keras
-import numpy as np
 
 from . import _keras
-from ._atoms import ATOMS
+from ._data import array_shape, is_data, same_data
 from ._ghosts import ghost_with_parts, ids_inside
 from ._pairing import paired_variables
 from ._refit import quantize_alike, weights
@@ -82,12 +81,12 @@ def rebuild(call: Call, *, is_kept: bool, has_failed: bool) -> bool:
     parts, is_renewed = _keras.all_layers(layer), has_failed
     for index, name, value in changes:
         mine, was = own[index, name], followed.get((index, name))
-        if not _same(mine, was):
-            if _shape(mine) != _shape(value):
+        if not same_data(mine, was):
+            if array_shape(mine) != array_shape(value):
                 raise refusal(
                     call,
-                    f"its `{name}` of shape {_shape(mine)} would have to be of shape "
-                    f"{_shape(value)}, and it is not known how it came about",
+                    f"its `{name}` of shape {array_shape(mine)} would have to be of "
+                    f"shape {array_shape(value)}, and nobody knows how it came about",
                 )
         elif is_kept:
             raise refusal(
@@ -229,7 +228,7 @@ def _changes(layer: Any, ghost: Any) -> list[tuple[int, str, Any]]:
     return [
         (index, name, value)
         for index, name, value in _all(ghost)
-        if (index, name) in own and not _same(own[index, name], value)
+        if (index, name) in own and not same_data(own[index, name], value)
     ]
 
 
@@ -239,37 +238,5 @@ def _all(layer: Any) -> list[tuple[int, str, Any]]:
         (index, name, value)
         for index, part in enumerate(_keras.all_layers(layer))
         for name, value in vars(part).items()
-        if name not in _keras.BUILD_NOTES and _is_data(value)
+        if name not in _keras.BUILD_NOTES and is_data(value)
     ]
-
-
-def _is_data(value: Any) -> bool:
-    """Tells whether a value says something by itself: numbers, shapes, arrays."""
-    if type(value) in ATOMS or isinstance(value, np.ndarray | keras.InputSpec):
-        return True
-    if isinstance(value, tuple | list):
-        return all(map(_is_data, value))
-    if isinstance(value, dict):
-        return all(map(_is_data, value.values()))
-    return not isinstance(value, _keras.Variable) and bool(keras.ops.is_tensor(value))
-
-
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, keras.InputSpec) and isinstance(right, keras.InputSpec):
-        return repr(left) == repr(right)
-    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            _same(left[key], right[key]) for key in left
-        )
-    if _shape(left) is None or _shape(right) is None:
-        return bool(left is right or (type(left) is type(right) and left == right))
-    mine, other = _keras.to_numpy(left), _keras.to_numpy(right)
-    return mine.shape == other.shape and mine.tobytes() == other.tobytes()
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """Returns the shape of an array or tensor; None for anything else."""
-    is_array = isinstance(value, np.ndarray) or keras.ops.is_tensor(value)
-    return tuple(value.shape) if is_array else None

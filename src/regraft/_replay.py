@@ -18,6 +18,7 @@ from ._fit_in_place import Call, FitInPlace
 from ._identity import address
 from ._inputs import Inputs, like
 from ._output_keys import in_order
+from ._states import reset_compile_metrics
 from ._walk import Walk
 
 CloneFunction = Callable[[Any], Any]
@@ -90,7 +91,7 @@ class Replay:
         self._alive.append(walk)
         walk.run()
         _fresh.redraw(walk, None)
-        _fresh.reset_compile_metrics(walk)
+        reset_compile_metrics(walk)
         _keras.rebuild_optimizer(optimizer for _, optimizer in walk.optimizers)
         self._made.update(walk.memo)
         self._fitting.note_copies([self._made[part] for part in parts])

@@ -17,6 +17,7 @@ from ._identity import address
 from ._pairing import paired_variables
 from ._parts import path_between
 from ._rules import Rules
+from ._states import reset_compile_metrics
 from ._walk import Walk
 from ._wiring import Wiring
 
@@ -91,7 +92,7 @@ def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
     _drop_derived_state(walk, model)
     new = walk.run()
     _fresh.redraw(walk, None)
-    _fresh.reset_compile_metrics(walk)
+    reset_compile_metrics(walk)
     return new, walk
 
 

@@ -1,0 +1,78 @@
+"""What a layer keeps beside variables and layers: numbers, shapes, arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from . import _keras
+from ._atoms import ATOMS
+
+
+def is_data(value: Any) -> bool:
+    """Tells whether a value says something by itself: numbers, shapes, arrays."""
+    if type(value) in ATOMS or isinstance(value, np.ndarray | keras.InputSpec):
+        return True
+    if isinstance(value, tuple | list):
+        return all(map(is_data, value))
+    if isinstance(value, dict):
+        return all(map(is_data, (*value, *value.values())))
+    return not isinstance(value, _keras.Variable) and bool(keras.ops.is_tensor(value))
+
+
+def same_data(left: Any, right: Any) -> bool:
+    """Tells whether data are the same to the last bit."""
+    if isinstance(left, keras.InputSpec) and isinstance(right, keras.InputSpec):
+        return repr(left) == repr(right)
+    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
+        return len(left) == len(right) and all(map(same_data, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            same_data(left[key], right[key]) for key in left
+        )
+    if array_shape(left) is None or array_shape(right) is None:
+        return bool(left is right or (type(left) is type(right) and left == right))
+    mine, other = _keras.to_numpy(left), _keras.to_numpy(right)
+    return mine.shape == other.shape and mine.tobytes() == other.tobytes()
+
+
+def array_shape(value: Any) -> tuple[int, ...] | None:
+    """Returns the shape of an array or tensor; None for anything else."""
+    is_array = isinstance(value, np.ndarray) or keras.ops.is_tensor(value)
+    return tuple(value.shape) if is_array else None
+
+
+def take_drawn_data(layer: Any, ghost: Any, make: Callable[[], Any]) -> None:
+    """Takes over what a ghost has worked out from the weights that it drew.
+
+    A reservoir is scaled by its spectral radius, a lottery ticket remembers its start.
+    What is the same for other draws does not follow from them, and is left as it is.
+
+    Args:
+        layer: A layer that has the weights of the ghost.
+        ghost: The ghost.
+        make: Makes another one, or None, which draws other numbers.
+    """
+    own, made = vars(layer), vars(ghost)
+    drawn = [
+        name
+        for name, value in made.items()
+        if name in own and _holds_numbers(value) and not same_data(own[name], value)
+    ]
+    other = vars(make() or ghost) if drawn else {}
+    for name in drawn:
+        if name in other and not same_data(other[name], made[name]):
+            own[name] = made[name]
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Tells whether there are numbers in data that may have been drawn."""
+    if isinstance(value, tuple | list | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return is_data(value) and any(map(_holds_numbers, items))
+    if isinstance(value, _keras.Variable):
+        return False
+    return isinstance(value, float) or array_shape(value) is not None
