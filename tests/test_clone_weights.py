@@ -342,3 +342,83 @@ def test_weights_that_an_optimizer_or_a_metric_holds_are_weights():
         assert slots == ["b_s_b_d_kernel_momentum", "b_s_b_d_bias_momentum"]
         assert new.optimizer.decayed[0] is new.layers[0].kernel
         assert new.optimizer.first is new.layers[0].kernel
+
+
+class WritesToAnother(layers.Layer):
+    """Doubles, when it is built, the weights of a layer that it was given."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(3,), name="w")
+        self.base.kernel.assign(self.base.kernel * 2)
+
+    def call(self, x):
+        return self.base(x) * self.w
+
+
+def test_a_kept_layer_is_not_written_to_while_others_are_drawn():
+    base = layers.Dense(3)
+    base.build((None, 3))
+    model = keras.Sequential([keras.Input((3,)), WritesToAnother(base)])
+    before = np.array(keras.ops.convert_to_numpy(base.kernel))
+    new = regraft.clone(model, weights="fresh", keep=base)
+    assert new.layers[0].base is base
+    np.testing.assert_array_equal(base.kernel, before)
+    base.kernel.assign(before + 1)
+    np.testing.assert_array_equal(base.kernel, before + 1)
+
+
+def test_shared_weights_have_states_of_their_own():
+    inputs = keras.Input(batch_shape=(1, 2, 3))
+    model = keras.Model(inputs, layers.LSTM(2, stateful=True)(inputs))
+    x = np.ones((1, 2, 3), "float32")
+    tied = regraft.clone(model, weights="share")
+    expected = keras.ops.convert_to_numpy(tied(x))
+    tied.layers[1].reset_state()
+    model(x)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(tied(x)), expected)
+    assert tied.weights[0] is model.weights[0]
+
+
+class Delegates(keras.optimizers.SGD):
+    """Lets another one work, and counts; TensorFlow does not build it then."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def apply(self, grads, trainable_variables=None):
+        self.inner.apply(grads, trainable_variables)
+        self.iterations.assign_add(1)
+
+
+def test_an_optimizer_that_was_never_built_counts_anew():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    model.compile(Delegates(keras.optimizers.Adam()), "mse")
+    model.optimizer.iterations.assign(3)
+    assert int(regraft.clone(model).optimizer.iterations) == 3
+    assert int(regraft.clone(model, compiled="fresh").optimizer.iterations) == 0
+
+
+def test_patterns_of_an_optimizer_follow_a_prefix():
+    x = np.random.default_rng(0).random((8, 4), "float32")
+
+    def build():
+        keras.utils.set_random_seed(0)
+        inner = [
+            keras.Input((4,)),
+            layers.Dense(6, name="a"),
+            layers.Dense(4, name="b"),
+        ]
+        model = keras.Sequential([keras.Sequential(inner, name="inner")])
+        muon = keras.optimizers.Muon(0.1, exclude_layers=["inner/b"], weight_decay=0.5)
+        model.compile(muon, "mse")
+        return model
+
+    model, twin = build(), regraft.clone(build(), prefix="other_")
+    for each in (model, twin):
+        each.fit(x, x, batch_size=4, shuffle=False, verbose=0)
+    assert all_equal(model.get_weights(), twin.get_weights())

@@ -229,12 +229,13 @@ class _CloneRules(Rules):
 
 
 def _share_weights(walk: Walk) -> None:
-    """Lets every weight stand for itself; random and training state is copied."""
+    """Lets every weight stand for itself; states of all kinds are copied."""
     seen = Walk(walk.root, keep=walk.keep).survey()
     private = {address(generator.state) for generator, _ in seen.seed_generators}
     owners = [old for old, _ in (*seen.metrics, *seen.optimizers)]
     layers = [old for old, _ in seen.operations]
     private |= _keras.held_beside_layers(owners, layers)
+    private |= {address(v) for layer in layers for v in _keras.held_states(layer)}
     weights = [v for v, _ in seen.variables if address(v) not in private]
     _stand_for_themselves(walk, weights)
     values = {address(_keras.raw_value(v)) for v, _ in seen.variables}

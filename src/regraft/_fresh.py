@@ -56,13 +56,15 @@ def redraw(walk: Walk, seed: int | None) -> None:
     owners = sorted(inside, key=lambda pair: len(pair[1]))
     # What stands for itself in the copy, or has come from elsewhere, is not touched.
     mine = {address(new) for _, new in walk.variables}
-    held = _keras.held_by_layers(part for _, parts in owners for part in parts)
-    drawn = held - mine
+    parts = {address(part): part for _, parts in owners for part in parts}
+    held = [v for part in parts.values() for v in _keras.own_variables(part)]
+    foreign = [variable for variable in held if address(variable) not in mine]
+    drawn = set(map(address, foreign))
     drawn |= {address(v) for layer in layers for v in _keras.learned_by_adapt(layer)}
     settled = drawn.copy()
     # A layer may be made, or built, with the very layers that it holds.
     known = {address(v) for pair in walk.variables for v in pair}
-    with seeded(seeds):
+    with seeded(seeds), _keras.unchanged(foreign):
         for layer in layers:
             _redraw_layer(layer, drawn, keep)
         _redraw_made_with(owners, drawn, known)

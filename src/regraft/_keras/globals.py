@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 from keras.src.backend import random as backend_random
 from keras.src.backend.common import global_state
+
+from .._identity import address
 
 
 class quiet_globals:
@@ -107,6 +109,30 @@ def reseeded_draws(instead_of: Callable[[int], int]) -> Iterator[None]:
         yield
     finally:
         backend_random.draw_seed = draw
+
+
+@contextlib.contextmanager
+def unchanged(variables: Iterable[Any]) -> Iterator[None]:
+    """A context in which this thread cannot assign to some variables.
+
+    What is built again may hold layers that are not, and write to their weights.
+    """
+    kind: Any = next(x for x in keras.Variable.__mro__ if "assign" in vars(x))
+    assign, thread = kind.assign, threading.get_ident()
+    protected = {address(variable) for variable in variables}
+
+    def assign_to_others(self: Any, value: Any) -> Any:
+        if address(self) in protected and threading.get_ident() == thread:
+            return value
+        return assign(self, value)
+
+    if protected:
+        kind.assign = assign_to_others
+    try:
+        yield
+    finally:
+        if protected:
+            kind.assign = assign
 
 
 def global_seed_generator() -> Any:

@@ -80,6 +80,9 @@ def move_optimizer_paths(optimizers: Iterable[Any], moved: dict[str, str]) -> No
         optimizers: Optimizers; some may choose others by the paths of variables.
         moved: The new path of each variable whose path changed, by the old one.
     """
+    optimizers = list(optimizers)
+    for optimizer in optimizers:
+        _move_patterns(vars(optimizer).get("exclude_layers"), moved)
     found = [vars(optimizer).get("_optimizer_map") for optimizer in optimizers]
     maps = {address(x): x for x in found if isinstance(x, OptimizerMap)}
     for choice in maps.values():
@@ -92,6 +95,18 @@ def move_optimizer_paths(optimizers: Iterable[Any], moved: dict[str, str]) -> No
             # A pattern is of one path and not of the other.
             if optimizer is not None and _chosen(choice, path) is not optimizer:
                 table[path] = optimizer
+
+
+def _move_patterns(patterns: Any, moved: dict[str, str]) -> None:
+    """Lets patterns, of which some are found in old paths, be found in the new ones."""
+    if not isinstance(patterns, list):
+        return
+
+    def are_found(path: str) -> bool:
+        return any(re.search(pattern, path) for pattern in patterns)
+
+    lost = [new for old, new in moved.items() if are_found(old) and not are_found(new)]
+    patterns += map(re.escape, lost)
 
 
 def _chosen(choice: Any, path: str) -> Any:

@@ -20,11 +20,13 @@ from .wrappers import containers, plain_container, refill
 
 def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
     """Gives each optimizer the state it had when it was first built."""
-    was_built = [
-        (opt, list(opt._trainable_variables), state_by_attribute(opt))
-        for opt in optimizers
-        if opt.built
-    ]
+    was_built = []
+    for opt in optimizers:
+        if opt.built:
+            variables = list(opt._trainable_variables)
+            was_built.append((opt, variables, state_by_attribute(opt)))
+        else:  # One that others work for may count all the same.
+            opt.iterations.assign(0)
     for opt, _, _ in was_built:
         unbuild_optimizer(opt)
     with quiet_globals():
