@@ -15,7 +15,9 @@ def other_weights(operation: Any) -> dict[str, Any]:
     """Returns parameters, and the statistics and the like that modules inside keep."""
     if not isinstance(operation, torch.nn.Module):
         return {}
-    found = {**dict(operation.named_parameters()), **dict(operation.named_buffers())}
+    # Asked by its own method, a layer of Keras lists its variables first.
+    parameters = torch.nn.Module.named_parameters(operation)
+    found = {**dict(parameters), **dict(operation.named_buffers())}
     return {n: x for n, x in found.items() if _OF_KERAS not in n.split(".")}
 
 
