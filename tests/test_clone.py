@@ -194,6 +194,15 @@ def test_name_renames_the_model_alone():
     assert copy.layers[0].name == "hidden"
 
 
+def test_a_layer_that_has_the_name_of_its_model_keeps_its_path():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, layers.Dense(3, name="net")(inputs), name="net")
+    new = regraft.clone(model, name="other")
+    assert new.name == "other"
+    assert new.layers[1].path == "net"
+    assert [v.path for v in new.variables] == ["net/kernel", "net/bias"]
+
+
 def test_a_name_clash_from_prefix_is_refused():
     shared = layers.Dense(4, name="b_dense")
     model = keras.Sequential([keras.Input((4,)), shared, layers.Dense(4, name="dense")])

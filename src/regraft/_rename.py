@@ -147,17 +147,16 @@ class _Paths:
     def __init__(self, model: Any, names: dict[int, str], prefix: str) -> None:
         self._prefix = prefix
         self._moved: dict[str, str] = {}
-        layers = [
-            op
-            for op in operations_of_models(model)
-            if address(op) in names and _keras.path_of_layer(op)
-        ]
+        layers = [op for op in operations_of_models(model) if _keras.path_of_layer(op)]
         for layer in sorted(layers, key=lambda op: _keras.path_of_layer(op).count("/")):
             old = _keras.path_of_layer(layer)
             parent, _, last = old.rpartition("/")
-            if last == layer.name:
+            # A layer may have the path of a model around it, and keep it.
+            is_moved = address(layer) in names or old in self._moved
+            if last == layer.name and is_moved:
                 moved = [self(parent)] if parent else []
-                self._moved[old] = "/".join([*moved, names[address(layer)]])
+                name = names.get(address(layer), last)
+                self._moved[old] = "/".join([*moved, name])
 
     def __call__(self, path: str) -> str:
         head, tail = path, ""
