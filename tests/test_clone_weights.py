@@ -401,6 +401,8 @@ def test_an_optimizer_that_was_never_built_counts_anew():
     model.optimizer.iterations.assign(3)
     assert int(regraft.clone(model).optimizer.iterations) == 3
     assert int(regraft.clone(model, compiled="fresh").optimizer.iterations) == 0
+    model.compile(keras.optimizers.Adam(gradient_accumulation_steps=2), "mse")
+    assert int(regraft.clone(model, compiled="fresh").optimizer.iterations) == 0
 
 
 def test_patterns_of_an_optimizer_follow_a_prefix():

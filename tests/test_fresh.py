@@ -434,19 +434,36 @@ class TakesOptions(keras.Model):
         return x + self.own
 
 
+class StoresOptions(keras.Model):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+        start = keras.initializers.Constant(self.options.get("start", 1.0))
+        self.own = self.add_weight(shape=(4,), initializer=start, name="own")
+
+    def call(self, x):
+        return x + self.own
+
+
+class Graph(keras.Model):
+    """A graph with a constructor, of which its configuration says nothing."""
+
+    def __init__(self, **options):
+        start = keras.initializers.Constant(options.pop("start", 1.0))
+        inputs = keras.Input((4,))
+        super().__init__(inputs, layers.Dense(2)(inputs), **options)
+        self.own = self.add_weight(shape=(4,), initializer=start, name="own")
+
+
 class TakesAnArgument(TakesOptions):
     @wrapped
     def __init__(self, start=1.0):
         super().__init__(start=start)
 
 
-class HandsOn(TakesOptions):
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-
-
 class TakesNone(keras.Model):
     def __init__(self, **kwargs):
+        kwargs.setdefault("name", "none")
         super().__init__(**kwargs)
         self.own = self.add_weight(shape=(4,), initializer="ones", name="own")
 
@@ -455,12 +472,12 @@ class TakesNone(keras.Model):
 
 
 def test_models_whose_arguments_nobody_knows():
-    for kind in (TakesOptions, TakesAnArgument):
+    for kind in (TakesOptions, StoresOptions, TakesAnArgument, Graph):
         model = kind(start=5.0)
         model(X)
         with pytest.raises(rg.CopyError, match="nobody knows how it starts"):
             rg.clone(model, weights="fresh")
-    model = TakesNone(name="none")
+    model = TakesNone()
     model(X)
     model.own.assign([5.0] * 4)
     np.testing.assert_array_equal(rg.clone(model, weights="fresh").own, np.ones(4))
@@ -489,6 +506,9 @@ def test_weights_that_a_method_called_adapt_trains():
     assert not np.array_equal(one.w, model.layers[1].w)
     assert not np.array_equal(one.w, two.w)
     assert float(one.seen) == 2
+    model.layers[1].trainable = False
+    frozen = rg.clone(model, weights="fresh").layers[1]
+    np.testing.assert_array_equal(frozen.w, model.layers[1].w)
 
 
 class Reservoir(layers.Layer):
@@ -498,7 +518,7 @@ class Reservoir(layers.Layer):
         self.w = self.add_weight(shape=(4, 4), initializer="random_normal", name="w")
         start = np.array(ops.convert_to_numpy(self.w))
         self.start, self.size = start, float(np.abs(start).max())
-        self.limits = {"largest": [self.size]}
+        self.limits = {"largest": [start.max()], "where": int(start.argmax())}
         self.rate = 0.5
 
     def call(self, x):
@@ -531,6 +551,77 @@ def test_what_a_layer_worked_out_from_its_weights_belongs_to_the_new_ones():
             np.testing.assert_array_equal(layer.start, weights)
             assert not np.array_equal(layer.start, old.start)
             assert layer.size == float(np.abs(weights).max())
-            assert layer.limits["largest"] == [layer.size]
+            assert layer.limits["largest"] == [weights.max()]
+            assert layer.limits["where"] == int(weights.argmax())
             assert layer.rate == 0.1
         np.testing.assert_array_equal(new.first, ops.convert_to_numpy(new.inner[0].w))
+
+
+class Doubles(layers.Layer):
+    """Writes to a layer inside beside what it draws and works out."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.Dense(4, kernel_initializer="ones")
+        self.inner.build((None, 4))
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(4,), initializer="random_normal", name="w")
+        self.start = np.array(ops.convert_to_numpy(self.w))
+        self.inner.kernel.assign(self.inner.kernel * 2)
+
+    def call(self, x):
+        return self.inner(x) * self.w
+
+
+def test_a_build_is_tried_again_without_writing():
+    layer = Doubles()
+    layer(X)
+    new = rg.clone(layer, weights="fresh")
+    np.testing.assert_array_equal(new.inner.kernel, np.full((4, 4), 2))
+    np.testing.assert_array_equal(new.start, ops.convert_to_numpy(new.w))
+
+
+def test_what_a_kept_layer_has_worked_out_stays():
+    inner = Reservoir()
+
+    class Outer(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.dense = inner, layers.Dense(4)
+
+        def build(self, shape):
+            for layer in (self.inner, self.dense):
+                if not layer.built:
+                    layer.build(shape)
+
+        def call(self, x):
+            return self.dense(self.inner(x))
+
+    encoder = keras.Sequential([keras.Input((4,)), inner])
+    model = keras.Sequential([encoder, Outer()])
+    model(X)
+    before = inner.size, inner.start.copy(), np.array(ops.convert_to_numpy(inner.w))
+    new = rg.clone(model, weights="fresh", keep=encoder)
+    assert new.layers[0] is encoder
+    assert inner.size == before[0]
+    np.testing.assert_array_equal(inner.start, before[1])
+    np.testing.assert_array_equal(inner.w, before[2])
+
+
+class Exchanges(layers.Layer):
+    def build(self, shape):
+        self.now = self.add_weight(shape=(4,), initializer="ones", name="now")
+        self.then = self.add_weight(shape=(4,), initializer="zeros", name="then")
+
+    def call(self, x):
+        return x * self.now + self.then
+
+
+def test_weights_whose_places_were_exchanged():
+    layer = Exchanges()
+    layer(X)
+    layer.now, layer.then = layer.then, layer.now
+    new = rg.clone(layer, weights="fresh")
+    np.testing.assert_array_equal(new.then, np.ones(4))
+    np.testing.assert_array_equal(new.now, np.zeros(4))

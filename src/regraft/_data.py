@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,13 @@ import numpy as np
 from . import _keras
 from ._atoms import ATOMS
 
+_ARRAYS = np.ndarray | np.generic
+_WORDS = frozenset({str, bytes, bool, type(None)})
+
 
 def is_data(value: Any) -> bool:
     """Tells whether a value says something by itself: numbers, shapes, arrays."""
-    if type(value) in ATOMS or isinstance(value, np.ndarray | keras.InputSpec):
+    if type(value) in ATOMS or isinstance(value, _ARRAYS | keras.InputSpec):
         return True
     if isinstance(value, tuple | list):
         return all(map(is_data, value))
@@ -35,13 +39,21 @@ def same_data(left: Any, right: Any) -> bool:
         )
     if array_shape(left) is None or array_shape(right) is None:
         return bool(left is right or (type(left) is type(right) and left == right))
-    mine, other = _keras.to_numpy(left), _keras.to_numpy(right)
-    return mine.shape == other.shape and mine.tobytes() == other.tobytes()
+    return _same_bits(_keras.to_numpy(left), _keras.to_numpy(right))
+
+
+def _same_bits(left: Any, right: Any) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if left.dtype.hasobject:
+        return bool(np.array_equal(left, right))
+    mine, other = (np.ascontiguousarray(x).reshape(-1) for x in (left, right))
+    return bool(np.array_equal(mine.view(np.uint8), other.view(np.uint8)))
 
 
 def array_shape(value: Any) -> tuple[int, ...] | None:
     """Returns the shape of an array or tensor; None for anything else."""
-    is_array = isinstance(value, np.ndarray) or keras.ops.is_tensor(value)
+    is_array = isinstance(value, _ARRAYS) or keras.ops.is_tensor(value)
     return tuple(value.shape) if is_array else None
 
 
@@ -56,23 +68,37 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[], Any]) -> None:
         ghost: The ghost.
         make: Makes another one, or None, which draws other numbers.
     """
-    own, made = vars(layer), vars(ghost)
+    own, made = vars(layer), _keras.own_state(ghost)
     drawn = [
         name
         for name, value in made.items()
-        if name in own and _holds_numbers(value) and not same_data(own[name], value)
+        if name in own and own[name] is not value
+        if _holds_numbers(value) and not same_data(own[name], value)
     ]
     other = vars(make() or ghost) if drawn else {}
     for name in drawn:
         if name in other and not same_data(other[name], made[name]):
-            own[name] = made[name]
+            own[name] = _taken(own[name], made[name])
+
+
+def _taken(old: Any, new: Any) -> Any:
+    """Returns data in the place of others; an array, which others may hold, stays."""
+    are_arrays = type(old) is type(new) is np.ndarray and old.flags.writeable
+    if not are_arrays or (old.shape, old.dtype) != (new.shape, new.dtype):
+        return new
+    old[...] = new
+    return old
 
 
 def _holds_numbers(value: Any) -> bool:
     """Tells whether there are numbers in data that may have been drawn."""
     if isinstance(value, tuple | list | dict):
         items = value.values() if isinstance(value, dict) else value
+        # A vocabulary is long, and soon told from numbers.
+        if _WORDS.issuperset(map(type, items)):
+            return False
         return is_data(value) and any(map(_holds_numbers, items))
-    if isinstance(value, _keras.Variable):
-        return False
-    return isinstance(value, float) or array_shape(value) is not None
+    if type(value) in ATOMS:
+        return isinstance(value, numbers.Number)
+    # What can be assigned to is a variable, of Keras or TensorFlow.
+    return array_shape(value) is not None and not hasattr(value, "assign")

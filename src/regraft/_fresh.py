@@ -13,7 +13,6 @@ outermost one that builds a layer is asked for what its weights start with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,16 +22,16 @@ from . import _backends, _keras
 from ._data import take_drawn_data
 from ._errors import CopyError, explain
 from ._ghosts import (
-    ghost_of,
-    ghost_with_parts,
+    built_again,
+    constructed_again,
     held_alike,
-    ids_inside,
     variables_alike,
+    ways_to_make,
 )
 from ._identity import address
 from ._seeds import Seeds, keeps_sources, reseed, seeded
 from ._states import reset_states
-from ._walk import Keep, Walk
+from ._walk import Walk
 
 
 def redraw(walk: Walk, seed: int | None) -> None:
@@ -47,190 +46,229 @@ def redraw(walk: Walk, seed: int | None) -> None:
     """
     seeds = Seeds(seed)
     reseed(walk, seeds)
-    keep = keeps_sources(walk)
-    starts = [
-        _keras.to_numpy(stream.state).copy() for _, stream in walk.seed_generators
-    ]
-    layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
-    inside = [(layer, _keras.all_layers(layer)) for layer in layers]
-    owners = sorted(inside, key=lambda pair: len(pair[1]))
-    # What stands for itself in the copy, or has come from elsewhere, is not touched.
-    mine = {address(new) for _, new in walk.variables}
-    parts = {address(part): part for _, parts in owners for part in parts}
-    held = [v for part in parts.values() for v in _keras.own_variables(part)]
-    foreign = [variable for variable in held if address(variable) not in mine]
-    drawn = set(map(address, foreign))
-    drawn |= {address(v) for layer in layers for v in _keras.learned_by_adapt(layer)}
-    settled = drawn.copy()
-    # A layer may be made, or built, with the very layers that it holds.
-    known = {address(v) for pair in walk.variables for v in pair}
-    with seeded(seeds), _keras.unchanged(foreign):
-        for layer in layers:
-            _redraw_layer(layer, drawn, keep)
-        _redraw_made_with(owners, drawn, known)
-        _redraw_others(owners, walk)
-        for layer in layers:
-            _reset_modules(layer, drawn)
-        # A variable may have been met first where it is borrowed.
-        for layer in layers:
-            _check_drawn(layer, drawn)
-        # Owners may read what the layers start with that they do not build.
-        for owner, parts in reversed(owners):
-            _redraw_built_by(owner, parts, settled, known, keep)
+    streams = [stream.state for _, stream in walk.seed_generators]
+    starts = [_keras.to_numpy(state).copy() for state in streams]
+    drawing = _Drawing(walk)
+    with seeded(seeds), _keras.unchanged(drawing.foreign):
+        drawing.run()
     reset_states(walk)
     # A ghost's `build()` may have drawn from the streams it shares with its layer.
-    for (_, stream), start in zip(walk.seed_generators, starts, strict=True):
-        stream.state.assign(start)
+    for state, start in zip(streams, starts, strict=True):
+        state.assign(start)
 
 
-def _redraw_layer(layer: Any, drawn: set[int], keep: Keep | None) -> None:
-    own = [v for v in _keras.own_variables(layer) if address(v) not in drawn]
-    if not own:
-        return
-    for make in _ways_to_make(layer, keep):
-        ghost = make()
-        if ghost is None:
-            continue
-        _move_values(ghost, layer, _keras.own_variables(ghost), own, drawn)
-        take_drawn_data(layer, ghost, partial(_with_other_draws, make))
-        own = [v for v in own if address(v) not in drawn]
+class _Drawing:
+    """Who draws which variable of a copy, one after the other."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._keep = keeps_sources(walk)
+        self._layers = [op for _, op in walk.operations if isinstance(op, _keras.Layer)]
+        inside = [(layer, _keras.all_layers(layer)) for layer in self._layers]
+        # Layers and those inside them, the innermost first.
+        self._owners = sorted(inside, key=lambda pair: len(pair[1]))
+        parts = {address(part): part for _, parts in inside for part in parts}
+        self._variables = [v for part in parts.values() for v in _own(part)]
+        # What stands for itself in the copy, or has come from elsewhere.
+        mine = {address(new) for _, new in walk.variables}
+        self.foreign = [v for v in self._variables if address(v) not in mine]
+        data = [v for x in self._layers for v in _keras.learned_by_adapt(x)]
+        # The ids of variables whose values are not to be changed, any more or at all.
+        self._drawn = {address(v) for v in (*self.foreign, *data)}
+        # A layer may be made, or built, with the very layers that it holds.
+        self._known = {address(v) for pair in walk.variables for v in pair}
+        # The ids of what no Keras variable holds and is as it was.
+        made = {address(new) for old, new in walk.memo.items() if address(new) != old}
+        held = {address(_keras.raw_value(new)) for _, new in walk.variables}
+        self._left = made - held
+
+    def run(self) -> None:
+        """Draws everything, or tells what nobody knows how to draw."""
+        settled = self._drawn.copy()
+        for layer in self._layers:
+            self._ask_layer(layer)
+        for owner, inside in self._owners:
+            self._ask_constructor(owner, inside)
+        for owner, _ in self._owners:
+            self._draw_beside(owner)
+        for layer in self._layers:
+            self._reset_modules(layer)
+        # A variable may have been met first where it is borrowed.
+        for layer in self._layers:
+            self._check(layer)
+        # Owners may read what the layers start with that they do not build.
+        self._drawn = settled
+        for owner, inside in reversed(self._owners):
+            self._ask_builder(owner, inside)
+
+    def _ask_layer(self, layer: Any) -> None:
+        """Draws the variables of a layer as it would by itself."""
+        own = [v for v in _own(layer) if address(v) not in self._drawn]
         if not own:
             return
-    if _keras.is_quantized(layer):
-        return  # Its initializers draw floats.
-    for variable in own:
-        initializer = getattr(layer, f"{variable.name}_initializer", None)
-        if callable(initializer):
-            variable.assign(initializer(variable.shape, dtype=variable.dtype))
-            drawn.add(address(variable))
+        for make in ways_to_make(layer, self._keep):
+            ghost = make()
+            if ghost is None:
+                continue
+            if self._move_values(ghost, layer, _own(ghost), own):
+                take_drawn_data(layer, ghost, partial(self._with_other_draws, make))
+            own = [v for v in own if address(v) not in self._drawn]
+            if not own:
+                return
+        if _keras.is_quantized(layer):
+            return  # Its initializers draw floats.
+        for variable in own:
+            initializer = getattr(layer, f"{variable.name}_initializer", None)
+            if callable(initializer):
+                variable.assign(initializer(variable.shape, dtype=variable.dtype))
+                self._drawn.add(address(variable))
 
-
-def _redraw_built_by(
-    owner: Any, inside: list[Any], drawn: set[int], known: set[int], keep: Keep | None
-) -> None:
-    """Asks a layer that builds those inside it what their weights start with.
-
-    Args:
-        owner: The layer.
-        inside: The layer, and those inside it.
-        drawn: The ids of variables whose values are not to be changed any more.
-        known: The ids of variables that are not new.
-        keep: Asked of each object: should the ghost share it with the layer?
-    """
-    if len(inside) == 1 or not _keras.says_how_to_build(owner):
-        return
-    if not any(_undrawn(part, drawn) for part in inside):
-        return
-    ghost = _ghost_by_build(owner, keep)
-    if ghost is None:
-        return
-    used = set(known)
-    parts = list(held_alike(owner, ghost))
-    for part, other in parts:
-        _move_new_values(other, part, drawn, used)
-        used |= _keras.held_by_layers([other])
-
-    seconds: dict[int, Any] = {}
-
-    def second_of(part: Any) -> Any:
-        if not seconds:
-            second = _with_other_draws(partial(_ghost_by_build, owner, keep))
-            pairs = held_alike(owner, second or ghost)
-            seconds.update({address(a): b for a, b in pairs})
-        return seconds.get(address(part))
-
-    for part, other in parts:
-        take_drawn_data(part, other, partial(second_of, part))
-
-
-def _with_other_draws(make: Callable[[], Any]) -> Any:
-    """Makes a ghost that draws other numbers than it would."""
-    with _keras.reseeded_draws(Seeds(0).instead_of):
-        return make()
-
-
-def _redraw_made_with(
-    owners: list[tuple[Any, list[Any]]], drawn: set[int], known: set[int]
-) -> None:
-    """Asks the layers around those that cannot be made again alone.
-
-    Args:
-        owners: Layers and those inside them, the innermost first.
-        drawn: The ids of variables that have new values.
-        known: The ids of variables that are not new.
-    """
-    for owner, inside in owners:
-        if not any(_undrawn(part, drawn) for part in inside):
-            continue
-        ghost = _ghost_by_config(owner)
+    def _ask_constructor(self, owner: Any, inside: list[Any]) -> None:
+        """Asks a layer around those that cannot be made again alone."""
+        if not any(map(self._undrawn, inside)):
+            return
+        ghost = constructed_again(owner)
         others = [] if ghost is None else _keras.all_layers(ghost)
         if [type(x) for x in others] == [type(x) for x in inside]:
             for part, other in zip(inside, others, strict=True):
-                _move_new_values(other, part, drawn, known)
+                self._move_new_values(other, part, self._known)
 
+    def _ask_builder(self, owner: Any, inside: list[Any]) -> None:
+        """Asks a layer that builds those inside it what their weights start with."""
+        if len(inside) == 1 or not _keras.says_how_to_build(owner):
+            return
+        if not any(map(self._undrawn, inside)):
+            return
+        make = partial(built_again, owner, self._keep)
+        ghost = make()
+        if ghost is None:
+            return
+        used, parts = set(self._known), list(held_alike(owner, ghost))
+        moved, seconds = set[int](), dict[int, Any]()
+        for part, other in parts:
+            if self._move_new_values(other, part, used):
+                moved.add(address(part))
+            used |= _keras.held_by_layers([other])
 
-def _redraw_others(owners: list[tuple[Any, list[Any]]], walk: Walk) -> None:
-    """Draws what layers learn that no Keras variable holds, and checks that it can be.
+        def second_of(part: Any) -> Any:
+            if not seconds:
+                pairs = held_alike(owner, self._with_other_draws(make) or ghost)
+                seconds.update({address(a): b for a, b in pairs})
+            return seconds.get(address(part))
 
-    Buffers that nobody makes anew may be constants, and stay.
-    """
-    backend = _backends.active()
-    left = {address(new) for old, new in walk.memo.items() if address(new) != old}
-    left -= {address(_keras.raw_value(new)) for _, new in walk.variables}
-    for owner, _ in owners:
+        copies = set(map(address, self._layers))
+        for part, other in parts:
+            # Data belong to the weights that this ghost gave, not to those of another.
+            is_moved = moved.intersection(map(address, _keras.all_layers(part)))
+            if is_moved and address(part) in copies:
+                take_drawn_data(part, other, partial(second_of, part))
+
+    def _with_other_draws(self, make: Callable[[], Any]) -> Any:
+        """Makes a ghost that draws other numbers than it would, for nobody to use."""
+        instead_of = Seeds(0).instead_of
+        with _keras.unchanged(self._variables), _keras.reseeded_draws(instead_of):
+            return make()
+
+    def _draw_beside(self, owner: Any) -> None:
+        """Draws what a layer learns that no Keras variable holds."""
+        backend = _backends.active()
         mine = backend.other_weights(owner)
-        mine = {name: value for name, value in mine.items() if address(value) in left}
-        ghost = _ghost_by_config(owner) if mine else None
+        mine = {name: x for name, x in mine.items() if address(x) in self._left}
+        ghost = constructed_again(owner) if mine else None
         found = {} if ghost is None else backend.other_weights(ghost)
         for name in mine.keys() & found.keys():
             if mine[name].shape == found[name].shape:
                 backend.write(mine[name], found[name])
-                left.discard(address(mine[name]))
-    for owner, _ in owners:
-        for name, value in backend.other_weights(owner).items():
-            if address(value) in left and backend.is_trained(value):
-                raise _nobody_knows(owner, name)
+                self._left.discard(address(mine[name]))
+
+    def _reset_modules(self, layer: Any) -> None:
+        """Lets modules draw their weights that nobody around them can make again."""
+        values = {address(_keras.raw_value(v)): v for v in self._undrawn(layer)}
+        for value in _backends.active().reset_modules(
+            layer, self._left | values.keys()
+        ):
+            self._left.discard(address(value))
+            if address(value) in values:
+                self._drawn.add(address(values[address(value)]))
+
+    def _check(self, layer: Any) -> None:
+        for variable in _own(layer):
+            if address(variable) not in self._drawn:
+                if _keras.is_quantized(layer):
+                    raise cannot_quantize(layer, variable)
+                raise _nobody_knows(
+                    f"{layer.name}: {variable.path}",
+                    "a variable made in `build()`, or a layer",
+                    f"{type(layer).__name__}, which made it in `__init__` or was "
+                    "handed it",
+                    "make the variable in `build()`, give",
+                )
+        backend = _backends.active()
+        for name, value in backend.other_weights(layer).items():
+            # Buffers that nobody makes anew may be constants, and stay.
+            if address(value) in self._left and backend.is_trained(value):
+                raise _nobody_knows(
+                    f"{layer.name}: {name}",
+                    "a variable of Keras, or a layer",
+                    f"{type(value).__name__} on {type(layer).__name__}",
+                    "make it with `add_weight()` in `build()`, give",
+                )
+
+    def _undrawn(self, layer: Any) -> list[Any]:
+        if _keras.is_quantized(layer):
+            return []  # What its class makes starts as zeros.
+        return [v for v in _own(layer) if address(v) not in self._drawn]
+
+    def _move_new_values(self, source: Any, target: Any, known: set[int]) -> bool:
+        made = [v for v in _own(source) if address(v) not in known]
+        return self._move_values(source, target, made, self._undrawn(target))
+
+    def _move_values(
+        self, ghost: Any, layer: Any, sources: list[Any], targets: list[Any]
+    ) -> bool:
+        """Pairs variables in the same place, and others in order.
+
+        Args:
+            ghost: The layer that holds the new variables.
+            layer: The layer whose variables are drawn.
+            sources: The new variables.
+            targets: Variables that have no new values yet.
+
+        Returns:
+            Whether any of them has one now.
+        """
+        if not targets:
+            return False
+        alike = variables_alike(layer, ghost)
+        places = {address(a): b for a, b in alike if _signature(a) == _signature(b)}
+        free = {address(source): source for source in sources}
+        in_place = {key: free.pop(address(b), None) for key, b in places.items()}
+        before = len(self._drawn)
+        for target in targets:
+            source = in_place.get(address(target))
+            if source is None:
+                wanted = _signature(target)
+                fitting = (x for x in free.values() if _signature(x) == wanted)
+                source = next(fitting, None)
+            if source is not None:
+                free.pop(address(source), None)
+                target.assign(source.value)
+                self._drawn.add(address(target))
+        return len(self._drawn) > before
 
 
-def _reset_modules(layer: Any, drawn: set[int]) -> None:
-    """Lets modules draw their weights that nobody around them can make again."""
-    own = _undrawn(layer, drawn)
-    values = {address(x) for x in _backends.active().reset_modules(layer) if own}
-    drawn |= {address(v) for v in own if address(_keras.raw_value(v)) in values}
+def _own(layer: Any) -> list[Any]:
+    return _keras.own_variables(layer)
 
 
-def _move_new_values(
-    source: Any, target: Any, drawn: set[int], known: set[int]
-) -> None:
-    made = [v for v in _keras.own_variables(source) if address(v) not in known]
-    _move_values(source, target, made, _undrawn(target, drawn), drawn)
-
-
-def _undrawn(layer: Any, drawn: set[int]) -> list[Any]:
-    if _keras.is_quantized(layer):
-        return []  # What its class makes starts as zeros.
-    return [v for v in _keras.own_variables(layer) if address(v) not in drawn]
-
-
-def _check_drawn(layer: Any, drawn: set[int]) -> None:
-    for variable in _keras.own_variables(layer):
-        if address(variable) not in drawn:
-            if _keras.is_quantized(layer):
-                raise cannot_quantize(layer, variable)
-            raise _nobody_knows(layer, variable.path)
-
-
-def _nobody_knows(layer: Any, name: str) -> CopyError:
+def _nobody_knows(where: str, expected: str, received: str, fix: str) -> CopyError:
     return CopyError(
         explain(
             "A variable cannot be drawn anew: nobody knows how it starts.",
-            where=f"{layer.name}: {name}",
-            expected="a variable made in `build()`, or a layer that can be made again "
-            "with `from_config(get_config())`",
-            received=f"{type(layer).__name__}, which made it in `__init__` or was "
-            "handed it",
-            fix="make the variable in `build()`, give the class a `get_config()`, or "
-            "use `weights='copy'`",
+            where=where,
+            expected=f"{expected} that can be made again with "
+            "`from_config(get_config())`",
+            received=received,
+            fix=f"{fix} the class a `get_config()`, or use `weights='copy'`",
         )
     )
 
@@ -249,39 +287,6 @@ def cannot_quantize(layer: Any, variable: Any) -> CopyError:
     )
 
 
-def _move_values(
-    ghost: Any, layer: Any, sources: list[Any], targets: list[Any], drawn: set[int]
-) -> None:
-    """Pairs variables in the same place, and others in order.
-
-    Args:
-        ghost: The layer that holds the new variables.
-        layer: The layer whose variables are drawn.
-        sources: The new variables.
-        targets: Variables that have no new values yet.
-        drawn: The ids of variables that have.
-    """
-    places = {address(a): address(b) for a, b in variables_alike(layer, ghost)}
-    free = {address(source): source for source in sources}
-    pairs, others = [], []
-    for target in targets:
-        match = free.get(places.get(address(target), 0))
-        if match is None or _signature(match) != _signature(target):
-            others.append(target)
-        else:
-            pairs.append((target, free.pop(address(match))))
-    for placed in places.values():
-        free.pop(placed, None)
-    for target in others:
-        wanted = _signature(target)
-        match = next((s for s in free.values() if _signature(s) == wanted), None)
-        if match is not None:
-            pairs.append((target, free.pop(address(match))))
-    for target, source in pairs:
-        target.assign(source.value)
-        drawn.add(address(target))
-
-
 def _signature(variable: Any) -> tuple[Any, ...]:
     return _keras.own_name(variable), _keras.kind_of(variable)
 
@@ -289,7 +294,7 @@ def _signature(variable: Any) -> tuple[Any, ...]:
 def learned_variables(layer: Any) -> list[Any]:
     """Returns the variables that `adapt()` has changed: data that cannot be drawn."""
     learned = _keras.learned_by_adapt(layer)
-    ghost = _ghost_by_build(layer, None) if learned else None
+    ghost = built_again(layer, None) if learned else None
     starts = [] if ghost is None else _keras.own_variables(ghost)
     return [
         variable
@@ -302,68 +307,3 @@ def _is_equal(variable: Any, start: Any) -> bool:
     if _signature(variable) != _signature(start):
         return False
     return np.array_equal(_keras.to_numpy(variable), _keras.to_numpy(start))
-
-
-def _ways_to_make(layer: Any, keep: Keep | None) -> list[Callable[[], Any]]:
-    """Returns functions that make layers like this one with new variables, or None."""
-    if _keras.is_quantized(layer):
-        return [partial(_ghost_by_quantizing, layer, keep)]
-    return [
-        partial(_ghost_by_build, layer, keep),
-        partial(_ghost_by_config, layer),
-        partial(_ghost_by_build, layer, keep, blank=True),
-    ]
-
-
-def _ghost_by_build(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
-    """Builds a copy of the layer that has forgotten its variables.
-
-    Those of layers inside are forgotten, too, as most layers build them; unless it
-    cannot be built that way, as it reads them.
-
-    Args:
-        layer: The layer.
-        keep: Asked of each object: should the ghost share it with the layer?
-        blank: Whether its attributes are to be None that hold variables of its own:
-            a `build()` may make those alone that are not there.
-    """
-    shapes = _keras.build_shapes(layer)
-    if shapes is None:
-        return None
-    inside = ids_inside(layer)
-    for settled in ((), inside) if inside else ((),):
-        ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
-        if blank:
-            _keras.forget_attributes(ghost, _keras.own_variables(layer))
-        with suppress(Exception):  # Whatever a layer raises that cannot be built twice.
-            ghost.build(**shapes)
-            return ghost
-    return None
-
-
-def _ghost_by_quantizing(layer: Any, keep: Keep | None) -> Any:
-    """Builds a copy of a quantized layer with floats, and quantizes it again."""
-    shapes = _keras.build_shapes(layer)
-    if shapes is None or not _keras.quantizes_alone(layer):
-        return None
-    mode = layer.quantization_mode
-    ghost, _ = ghost_of(layer, keep=keep)
-    config = _keras.quantization_of(ghost)
-    _keras.forget_quantization(ghost)
-    try:
-        ghost.build(**shapes)
-        _keras.quantize(ghost, mode, config)
-    except Exception:  # Whatever a layer raises that cannot be built twice.
-        return None
-    return ghost
-
-
-def _ghost_by_config(layer: Any) -> Any:
-    """Makes the layer again from its configuration, as Keras would."""
-    ghost, shapes = _keras.made_again(layer), _keras.build_shapes(layer)
-    if ghost is not None and shapes is not None and not ghost.built:
-        try:
-            ghost.build(**shapes)
-        except Exception:  # Whatever a layer raises that cannot be built for them.
-            return None
-    return ghost

@@ -6,10 +6,13 @@ how a layer's weights start, or what they would be for another shape.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from . import _keras
+from ._atoms import ATOMS
 from ._identity import address
 from ._rules import Rules
 from ._walk import Keep, Walk
@@ -116,6 +119,73 @@ def _alike(layer: Any, ghost: Any, kind: type) -> Iterator[tuple[Any, Any]]:
         if isinstance(one, kind):
             yield one, other
         elif isinstance(one, dict):
-            stack += [(x, other[key]) for key, x in one.items() if key in other][::-1]
+            pairs = [(x, other[key]) for key, x in one.items() if key in other]
+            stack += [x for x in reversed(pairs) if type(x[0]) not in ATOMS]
         elif isinstance(one, list | tuple) and len(one) <= len(other):
-            stack += list(zip(one, other[len(other) - len(one) :], strict=True))[::-1]
+            pairs = list(zip(one, other[len(other) - len(one) :], strict=True))
+            stack += [x for x in reversed(pairs) if type(x[0]) not in ATOMS]
+
+
+def ways_to_make(layer: Any, keep: Keep | None) -> list[Callable[[], Any]]:
+    """Returns functions that make layers like this one with new variables, or None."""
+    if _keras.is_quantized(layer):
+        return [partial(quantized_again, layer, keep)]
+    return [
+        partial(built_again, layer, keep),
+        partial(constructed_again, layer),
+        partial(built_again, layer, keep, blank=True),
+    ]
+
+
+def built_again(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
+    """Builds a copy of the layer that has forgotten its variables.
+
+    Those of layers inside are forgotten, too, as most layers build them; unless it
+    cannot be built that way, as it reads them.
+
+    Args:
+        layer: The layer.
+        keep: Asked of each object: should the ghost share it with the layer?
+        blank: Whether its attributes are to be None that hold variables of its own:
+            a `build()` may make those alone that are not there.
+    """
+    shapes = _keras.build_shapes(layer)
+    if shapes is None:
+        return None
+    inside = ids_inside(layer)
+    for settled in ((), inside) if inside else ((),):
+        ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
+        if blank:
+            _keras.forget_attributes(ghost, _keras.own_variables(layer))
+        with suppress(Exception):  # Whatever a layer raises that cannot be built twice.
+            ghost.build(**shapes)
+            return ghost
+    return None
+
+
+def quantized_again(layer: Any, keep: Keep | None) -> Any:
+    """Builds a copy of a quantized layer with floats, and quantizes it again."""
+    shapes = _keras.build_shapes(layer)
+    if shapes is None or not _keras.quantizes_alone(layer):
+        return None
+    mode = layer.quantization_mode
+    ghost, _ = ghost_of(layer, keep=keep)
+    config = _keras.quantization_of(ghost)
+    _keras.forget_quantization(ghost)
+    try:
+        ghost.build(**shapes)
+        _keras.quantize(ghost, mode, config)
+    except Exception:  # Whatever a layer raises that cannot be built twice.
+        return None
+    return ghost
+
+
+def constructed_again(layer: Any) -> Any:
+    """Makes the layer again from its configuration, as Keras would."""
+    ghost, shapes = _keras.made_again(layer), _keras.build_shapes(layer)
+    if ghost is not None and shapes is not None and not ghost.built:
+        try:
+            ghost.build(**shapes)
+        except Exception:  # Whatever a layer raises that cannot be built for them.
+            return None
+    return ghost

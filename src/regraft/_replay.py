@@ -149,7 +149,7 @@ class Replay:
                     with keras.name_scope(new.name):
                         other.build_from_config(part.get_build_config())
         pairs = list(zip(own, made, strict=True))
-        new = _transplant.exchange(new, pairs, self._model, f"{where}/{new.name}")
+        new = _transplant.exchange(new, pairs, self._model, where)
         if new.built:
             _keras.derive_state(new)
         return new

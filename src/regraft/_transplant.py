@@ -163,15 +163,25 @@ def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any, where: str) -
         walk.memo.update({address(a): b for a, b in counterparts(old, new)})
     _drop_derived_state(walk, layer)
     made = walk.run()
-    held = _keras.held_by_layers([made])
     for old, new in pairs:
-        lost = {address(v): v for v in old.variables if address(v) in held}
+        lost = _made_by(old, made)
         for variable in new.variables:
             lost.pop(address(variable), None)
         if lost:
             raise no_counterpart(next(iter(lost.values())), new, old, where)
     _keras.derive_state(made)
     return made
+
+
+def _made_by(layer: Any, user: Any) -> Memo:
+    """Returns the variables that a layer made and another one holds, by their ids."""
+    paths = {_keras.path_of_layer(part) for part in _keras.all_layers(layer)}
+    held = _keras.held_by_layers([user])
+    return {
+        address(variable): variable
+        for variable in layer.variables
+        if address(variable) in held and variable.path.rpartition("/")[0] in paths
+    }
 
 
 def no_counterpart(variable: Any, new: Any, old: Any, where: str) -> UsageError:

@@ -203,3 +203,35 @@ def test_a_wrapper_that_holds_a_weight_of_its_layer():
         exchanged(lambda _: layers.Activation("relu"))
     assert "sn/d/kernel" in str(caught.value)
     assert "put a layer with the same weights" in str(caught.value)
+
+
+class Lends(layers.Layer):
+    """Makes a weight that a layer inside uses as well."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = Borrows(name="inner")
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(3,), initializer="ones", name="w")
+        self.inner.w = self.w
+
+    def call(self, x):
+        return self.inner(x) * self.w
+
+
+class Borrows(layers.Layer):
+    def call(self, x):
+        return x * self.w
+
+
+def test_a_layer_keeps_a_weight_that_it_lent_to_one_that_is_exchanged():
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, Lends(name="lends")(inputs))
+
+    def exchange(layer):
+        return layers.Identity() if layer.name == "inner" else layer
+
+    new = clone_model(model, clone_function=exchange, recursive=True)
+    assert isinstance(new.get_layer("lends").inner, layers.Identity)
+    assert [w.path for w in new.weights] == ["lends/w"]

@@ -10,7 +10,7 @@ backend is), so importing regraft never imports a framework.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
@@ -123,8 +123,12 @@ class Framework(Protocol):
     def write(self, value: Any, new: Any) -> None:
         """Gives one of them the numbers of another one."""
 
-    def reset_modules(self, layer: Any) -> list[Any]:
+    def reset_modules(self, layer: Any, undrawn: Container[int]) -> list[Any]:
         """Lets the framework's own modules on a layer draw their weights anew.
+
+        Args:
+            layer: The layer.
+            undrawn: The ids of values that are to be drawn; others stay as they are.
 
         Returns:
             The values that were drawn.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,7 +19,7 @@ def to_array(value: Any) -> Any:
     return to_numpy(value)
 
 
-def reset_modules(layer: Any) -> list[Any]:
+def reset_modules(layer: Any, undrawn: Container[int]) -> list[Any]:
     """Returns nothing: there are no modules."""
     return []
 

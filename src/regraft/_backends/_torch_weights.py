@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import keras
 import torch
+
+from .._identity import address
 
 # Where a layer lists the values of its Keras variables.
 _OF_KERAS = "_torch_params"
@@ -32,15 +35,19 @@ def write(value: Any, new: Any) -> None:
         value.copy_(new)
 
 
-def reset_modules(layer: Any) -> list[Any]:
+def reset_modules(layer: Any, undrawn: Container[int]) -> list[Any]:
     """Lets the modules on a layer draw their parameters, as their constructors do.
 
-    Those of torch alone: one of the user's may draw those inside it otherwise.
+    Those of torch alone: one of the user's may draw those inside it otherwise. And
+    those alone whose values are all to be drawn.
     """
     drawn: list[Any] = []
     for name, child in layer.named_children():
         modules = list(child.modules())
         if name == _OF_KERAS or not all(map(_is_of_torch, modules)):
+            continue
+        values = [*child.parameters(), *child.buffers()]
+        if not all(address(value) in undrawn for value in values):
             continue
         # The inner ones first: the outer ones have the last word.
         for module in reversed(modules):

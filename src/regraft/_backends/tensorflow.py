@@ -122,8 +122,8 @@ def other_weights(operation: Any) -> dict[str, Any]:
 
 
 def is_trained(value: Any) -> bool:
-    """Tells whether a variable was not made with `trainable=False`."""
-    return bool(value.trainable)
+    """Tells whether a variable has a gradient; whole numbers count as trainable."""
+    return bool(value.trainable and value.dtype.is_floating)
 
 
 def write(value: Any, new: Any) -> None:

@@ -69,7 +69,8 @@ def learned_by_adapt(layer: Any) -> list[Any]:
 
     A method of that name may also train the weights of its layer.
     """
-    return [*layer._non_trainable_variables] if hasattr(layer, "adapt") else []
+    own = own_variables(layer) if hasattr(layer, "adapt") else []
+    return [variable for variable in own if not variable.trainable]
 
 
 def held_by_layers(operations: Iterable[Any]) -> set[int]:

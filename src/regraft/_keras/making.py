@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-import types
 from contextlib import suppress
 from typing import Any
 
@@ -30,6 +29,8 @@ def has_trusted_config(layer: Any) -> bool:
     parameters = inspect.signature(type(layer).__init__).parameters
     if noted is not None:
         names = [n for n in noted if not _is_default_of(parameters.get(n), noted[n])]
+    elif _reads_options(layer):
+        return False
     else:
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         named = list(parameters.values())[1:]
@@ -64,21 +65,41 @@ def _definer(layer: Any, method: str) -> int:
 def _takes_options(layer: Any) -> bool:
     """Tells whether a constructor takes arguments that it does not just hand on."""
     code = inspect.unwrap(type(layer).__init__).__code__
-    if code.co_argcount + code.co_kwonlyargcount > 1:
-        return True
-    variadic = code.co_varnames[1 : _count_parameters(code)]
-    return any(_reads(code, name) > 1 for name in variadic)
+    return code.co_argcount + code.co_kwonlyargcount > 1 or _reads_options(layer)
 
 
-def _count_parameters(code: types.CodeType) -> int:
+def _reads_options(layer: Any) -> bool:
+    """Tells whether a constructor reads what it is given as `*args` or `**kwargs`."""
+    code = inspect.unwrap(type(layer).__init__).__code__
     flags = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
-    variadic = sum(bool(code.co_flags & flag) for flag in flags)
-    return code.co_argcount + code.co_kwonlyargcount + variadic
+    named = code.co_argcount + code.co_kwonlyargcount
+    count = named + sum(bool(code.co_flags & flag) for flag in flags)
+    steps = list(dis.get_instructions(code))
+    return any(
+        _is_load(step, name) and not _is_handed_on(steps, i)
+        for name in code.co_varnames[named:count]
+        for i, step in enumerate(steps)
+    )
 
 
-def _reads(code: types.CodeType, name: str) -> int:
-    found = (x for x in dis.get_instructions(code) if x.argval == name)
-    return sum(x.opname.startswith("LOAD") for x in found)
+def _is_load(step: dis.Instruction, name: str) -> bool:
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    kinds = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")
+    return step.opname.startswith(kinds) and name in names
+
+
+def _is_handed_on(steps: list[dis.Instruction], index: int) -> bool:
+    """Tells whether a step loads what goes to another constructor, or gets a default.
+
+    `super().__init__(**kwargs)`, or `kwargs.setdefault("name", "net")` before it.
+    """
+    after = steps[index + 1]
+    if after.argval == "setdefault":
+        return True
+    kinds = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+    called = [x.argval for x in steps[:index] if x.opname.startswith(kinds)][-1:]
+    spreads = ("DICT_MERGE", "LIST_EXTEND", "BUILD_MAP", "CALL_FUNCTION_EX")
+    return called == ["__init__"] and after.opname in spreads
 
 
 def plain_config(layer: Any) -> dict[str, Any] | None:
@@ -157,12 +178,21 @@ _BOOKKEEPING = frozenset(
 )
 
 
+def own_state(layer: Any) -> dict[str, Any]:
+    """Returns what is on a layer that no framework keeps there for itself."""
+    return {name: x for name, x in vars(layer).items() if name not in _BOOKKEEPING}
+
+
 def own_attributes(layer: Any) -> dict[str, Any]:
     """Returns what a layer's class and its user put on it, by name."""
     state = vars(layer)
     names = [*state, *(state.get("_modules") or ()), *(state.get("_parameters") or ())]
     kept = [n for n in dict.fromkeys(names) if n not in _BOOKKEEPING]
-    return {n: getattr(layer, n) for n in kept if not n.startswith("_self_")}
+    return {
+        n: state[n] if n in state else getattr(layer, n)
+        for n in kept
+        if not n.startswith("_self_")
+    }
 
 
 # What a class may have of its own, and compute the same.

@@ -25,8 +25,8 @@ def rebuild_optimizer(optimizers: Iterable[Any]) -> None:
         if opt.built:
             variables = list(opt._trainable_variables)
             was_built.append((opt, variables, state_by_attribute(opt)))
-        else:  # One that others work for may count all the same.
-            opt.iterations.assign(0)
+        elif isinstance(vars(opt).get("_iterations"), Variable):
+            opt._iterations.assign(0)  # One that others work for may count as well.
     for opt, _, _ in was_built:
         unbuild_optimizer(opt)
     with quiet_globals():
