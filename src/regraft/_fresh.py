@@ -183,9 +183,8 @@ class _Drawing:
     def _reset_modules(self, layer: Any) -> None:
         """Lets modules draw their weights that nobody around them can make again."""
         values = {address(_keras.raw_value(v)): v for v in self._undrawn(layer)}
-        for value in _backends.active().reset_modules(
-            layer, self._left | values.keys()
-        ):
+        undrawn = self._left | values.keys()
+        for value in _backends.active().reset_modules(layer, undrawn):
             self._left.discard(address(value))
             if address(value) in values:
                 self._drawn.add(address(values[address(value)]))
