@@ -471,6 +471,29 @@ class TakesNone(keras.Model):
         return x + self.own
 
 
+class HasNoConstructor(keras.Model):
+    """Makes a weight when it is first asked for."""
+
+    @property
+    def own(self):
+        if not hasattr(self, "kept"):
+            self.kept = self.add_weight(shape=(4,), initializer="ones", name="own")
+        return self.kept
+
+    def build(self, shape):
+        self.own  # noqa: B018
+
+    def call(self, x):
+        return x + self.own
+
+
+def test_a_model_without_a_constructor_of_its_own():
+    model = HasNoConstructor()
+    model(X)
+    model.own.assign([5.0] * 4)
+    np.testing.assert_array_equal(rg.clone(model, weights="fresh").own, np.ones(4))
+
+
 def test_models_whose_arguments_nobody_knows():
     for kind in (TakesOptions, StoresOptions, TakesAnArgument, Graph):
         model = kind(start=5.0)

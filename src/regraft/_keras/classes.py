@@ -50,6 +50,7 @@ __all__ = [
     "Variable",
     "functional_like_constructor",
     "in_stateless_scope",
+    "is_of_keras",
     "is_surroundings",
     "make_default_seed",
 ]
@@ -74,3 +75,8 @@ def is_surroundings(kind: type) -> bool:
     if issubclass(kind, keras.dtype_policies.DTypePolicy):
         return not issubclass(kind, keras.dtype_policies.DTypePolicyMap)
     return issubclass(kind, SURROUNDINGS)
+
+
+def is_of_keras(kind: type) -> bool:
+    """Tells whether a class is Keras's own."""
+    return kind.__module__.startswith("keras.src.")

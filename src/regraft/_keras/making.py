@@ -10,7 +10,7 @@ from typing import Any
 from keras.src.layers.layer import Layer
 from keras.src.utils.python_utils import is_default
 
-from .classes import Model, Variable
+from .classes import Model, Variable, is_of_keras
 from .trees import leaves
 
 
@@ -70,6 +70,8 @@ def _takes_options(layer: Any) -> bool:
 
 def _reads_options(layer: Any) -> bool:
     """Tells whether a constructor reads what it is given as `*args` or `**kwargs`."""
+    if is_of_keras(type(layer).__mro__[_definer(layer, "__init__")]):
+        return False  # That of `Model` asks whether it is given a graph.
     code = inspect.unwrap(type(layer).__init__).__code__
     flags = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
     named = code.co_argcount + code.co_kwonlyargcount

@@ -17,7 +17,7 @@ from keras.src.ops.symbolic_arguments import SymbolicArguments
 from keras.src.utils.python_utils import is_default
 
 from .._identity import address
-from .classes import Functional, KerasTensor, Sequential
+from .classes import Functional, KerasTensor, Sequential, is_of_keras
 from .graph import NODE_LISTS, graph_fields, own_nodes, producer
 from .layers import all_layers
 from .variables import mask_of, set_mask
@@ -172,11 +172,6 @@ def is_keras_code(layer: Any) -> bool:
         isinstance(part, keras.layers.Lambda) or not is_of_keras(type(part))
         for part in parts
     )
-
-
-def is_of_keras(kind: type) -> bool:
-    """Tells whether a class is Keras's own."""
-    return kind.__module__.startswith("keras.src.")
 
 
 def has_own_constructor(model: Any) -> bool:
