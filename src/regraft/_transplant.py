@@ -7,6 +7,7 @@ old graph it finds the new part in its memo.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,8 +170,19 @@ def exchange(layer: Any, pairs: list[tuple[Any, Any]], model: Any, where: str) -
             lost.pop(address(variable), None)
         if lost:
             raise no_counterpart(next(iter(lost.values())), new, old, where)
+        kept = set(map(address, _keras.all_layers(old)))
+        for part in _keras.all_layers(new):
+            if address(part) not in kept:
+                _aim_anew(part, layer, made)
     _keras.derive_state(made)
     return made
+
+
+def _aim_anew(part: Any, layer: Any, made: Any) -> None:
+    """Lets a part that knows the layer around it weakly know the new one."""
+    for name, value in _keras.own_state(part).items():
+        if type(value) is weakref.ref and value() is layer:
+            vars(part)[name] = weakref.ref(made)
 
 
 def _made_by(layer: Any, user: Any) -> Memo:

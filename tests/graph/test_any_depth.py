@@ -1,6 +1,7 @@
 """All verbs reach what is inside: models, wrappers, attention, cells, lists."""
 
 import sys
+import weakref
 
 import keras
 import pytest
@@ -191,3 +192,26 @@ def test_an_edit_stays_where_a_layer_would_make_those_inside_anew(model, mismatc
     assert query.bias is None
     kept = {p: v for p, v in values(model).items() if "query" not in p}
     assert kept.items() <= values(made).items()
+
+
+class KnowsItsBlock(layers.Layer):
+    """A block whose first layer knows it, weakly."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = layers.Dense(4, name="dense")
+        self.dense.parent = weakref.ref(self)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def test_a_layer_that_knows_the_one_around_it_knows_the_new_one():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, KnowsItsBlock(name="block")(inputs))
+    block = model.get_layer("block")
+    new = rg.graph(model).replace("block/dense", rg.clone(block.dense)).build()
+    made = new.get_layer("block")
+    assert made.dense.parent() is made
+    assert block.dense.parent() is block
+    rg.verify(model, new, False).raise_if_different()
