@@ -15,6 +15,8 @@ class Memory:
     def __init__(self) -> None:
         self._viewers: dict[int, list[Any]] = {}
         self._common: set[int] = set()
+        # The addresses of those of which nothing but memory is to be copied.
+        self.bare: set[int] = set()
         # Those met before `begin_again`; some were made on the fly, and their addresses
         # must stay taken.
         self._earlier: dict[int, list[Any]] = {}
@@ -47,3 +49,4 @@ class Memory:
     def begin_again(self) -> None:
         """Forgets who was met, but not what is common."""
         self._earlier, self._viewers = self._viewers, {}
+        self.bare.clear()

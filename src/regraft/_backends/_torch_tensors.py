@@ -23,10 +23,12 @@ def copy_values(
 ) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
     for value in values:
-        note_memory(value, walk)
+        if not can_wait(value, walk):
+            note_memory(value, walk)
     if walk.rules.device is None:
         _copy_together([value for value in values if value.is_cuda], walk)
-    return [copied(value, walk) for value in values]
+    with torch.no_grad():
+        return [copied(value, walk) for value in values]
 
 
 def _copy_together(values: list[Any], walk: Any) -> None:
@@ -34,7 +36,7 @@ def _copy_together(values: list[Any], walk: Any) -> None:
     alike: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
         is_new = walk.known(value) is None and not _is_common(value, walk)
-        if is_new and can_wait(value):
+        if is_new and can_wait(value, walk):
             # Of mixed dtypes each would be copied by itself after all.
             olds, news = alike.setdefault((value.device, value.dtype), ([], []))
             olds.append(value)
@@ -51,21 +53,36 @@ def copied(value: Any, walk: Any) -> Any:
     known = walk.known(value)
     if known is not None:
         return known
-    if not can_wait(value):
+    if not can_wait(value, walk):
         return copy_tensor(value, walk)
     new = walk.remember(value, _like(value, _copy_data(value, walk)))
     _copy_gradient(value, new, walk)
     return new
 
 
-def can_wait(parameter: Any) -> bool:
-    """Tells whether nothing but its value is to be copied of a parameter."""
-    if type(parameter) is not torch.nn.Parameter:
-        return parameter is None
-    if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+def can_wait(value: Any, walk: Any) -> bool:
+    """Tells whether nothing but its numbers is to be copied of a parameter.
+
+    Then a walk need not follow it, and its memory has been noted. It is asked for by
+    its variable and by every module that lists it.
+    """
+    bare = walk.memory.bare
+    key = address(value)
+    if key in bare:
+        return True
+    if not _is_bare(value):
         return False
-    is_plain = not parameter.__dict__ and not parameter._is_view()
-    return is_plain and is_dense(parameter)
+    note_memory(value, walk)
+    bare.add(key)
+    return True
+
+
+def _is_bare(value: Any) -> bool:
+    if type(value) is not torch.nn.Parameter:
+        return False
+    if value._backward_hooks or value._post_accumulate_grad_hooks:
+        return False
+    return not value.__dict__ and not value._is_view() and is_dense(value)
 
 
 def _like(value: Any, data: Any) -> Any:
@@ -160,8 +177,8 @@ def _copy_gradient(value: Any, new: Any, walk: Any) -> None:
         return
     new.grad = walk.known(gradient)
     if new.grad is None:
-        device = walk.rules.device or value.device
-        new.grad = walk.remember(gradient, _copy_on(gradient.detach(), device))
+        copy = _copy_on(gradient.detach(), walk.rules.device)
+        new.grad = walk.remember(gradient, copy)
 
 
 def waiting_gradient(value: Any) -> Any:
@@ -194,19 +211,20 @@ def _start_of(value: Any) -> int:
 
 def _copy_data(value: Any, walk: Any) -> Any:
     """Returns the numbers of a tensor's copy, which others may look at as well."""
-    device = walk.rules.device or value.device
+    device = walk.rules.device
     if not _is_common(value, walk):
         return _copy_on(value.detach(), device)
     storage = copy_storage(value.untyped_storage(), walk)
-    hollow = torch.empty(0, dtype=value.dtype, device=device)
+    hollow = torch.empty(0, dtype=value.dtype, device=device or value.device)
     where = value.storage_offset(), value.size(), value.stride()
     return hollow.set_(storage, *where)
 
 
 def _copy_on(value: Any, device: Any) -> Any:
-    if value.device == device:
-        return value.clone(memory_format=torch.preserve_format)
-    return value.to(device, copy=True, memory_format=torch.preserve_format)
+    """Copies a tensor, without its history, to a device or to where it is."""
+    if device is None or value.device == device:
+        return value.clone()
+    return value.to(device, copy=True)
 
 
 def copy_storage(storage: Any, walk: Any) -> Any:
@@ -217,9 +235,8 @@ def copy_storage(storage: Any, walk: Any) -> Any:
     walk.memory.note(storage.data_ptr(), walk.hold(storage))
     data = _memory_of_array(storage, walk)
     if data is None:
-        device = walk.rules.device or storage.device
         data = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        data = _copy_on(data, device)
+        data = _copy_on(data, walk.rules.device)
     return walk.remember(storage, data.untyped_storage())
 
 

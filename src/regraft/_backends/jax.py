@@ -18,6 +18,7 @@ from jax._src.sharding_impls import UnspecifiedValue
 from jax.experimental import multihost_utils
 
 from .._errors import CopyError, explain
+from .._identity import address
 from .._makers.instances import copy_by_attributes
 from . import _jax_relayout
 from ._loss import total_loss
@@ -109,8 +110,11 @@ def copy_values(
     device = walk.rules.device
     if device is not None:
         return _put(values, [jax.sharding.SingleDeviceSharding(device)] * len(values))
-    if all(type(v) is _Array and v.is_fully_addressable for v in values):
-        return _duplicates(values)
+    if all(type(value) is _Array for value in values):
+        # Most have the same sharding, which takes a while to say where it lies.
+        shardings = {address(s): s for s in (value.sharding for value in values)}
+        if all(sharding.is_fully_addressable for sharding in shardings.values()):
+            return _duplicates(values)
     return [_copy_alone(value) for value in values]
 
 

@@ -28,7 +28,6 @@ from ._torch_tensors import (
     copy_tensor,
     hooks_of,
     is_dense,
-    note_memory,
 )
 from ._torch_tensors import copy_values as copy_values
 from ._torch_tensors import waiting_gradient as waiting_gradient
@@ -95,8 +94,10 @@ def _fill_module(walk: Any, module: Any, new: Any) -> None:
     state = vars(module).copy()
     compiled = state.pop("_compiled_call_impl", None)
     parameters = state.get("_parameters")
-    if parameters and walk.keep is None and all(map(can_wait, parameters.values())):
-        _list_later(walk, parameters)
+    if parameters and walk.keep is None:
+        waiting = (x is None or can_wait(x, walk) for x in parameters.values())
+        if all(waiting):
+            _list_later(walk, parameters)
     walk.translate(state)
     vars(new).update(state)
     fill_slots(walk, module, new)
@@ -119,8 +120,6 @@ def _compiled_alike(compiled: Any, function: Any) -> Any:
 def _list_later(walk: Any, parameters: Any) -> None:
     if walk.known(parameters) is None:
         new = walk.remember(parameters, type(parameters)())
-        for parameter in filter(torch.is_tensor, parameters.values()):
-            note_memory(parameter, walk)
         walk.allocate(partial(_fill_parameters, walk), new, parameters)
 
 
