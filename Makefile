@@ -73,19 +73,22 @@ bench: $(VENV)/bench.stamp ## time clone, edits and replicate on every backend, 
 	$(PY) benchmarks/plot.py
 
 clean: ## remove the environment, caches and build outputs
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/regraft/_core/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit("regraft needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(PY)
+# Installing also compiles what is written in C.
+INSTALLED := pyproject.toml constraints.txt hatch_build.py $(wildcard src/regraft/_core/*.[ch])
+
+$(VENV)/demo.stamp: $(INSTALLED) | $(PY)
 	$(PIP) -c constraints.txt -e '.[jax]'
 	@touch $@
 
 # torch comes first, by itself and pinned: a range would choose the largest build.
-$(VENV)/test.stamp: pyproject.toml constraints.txt | $(PY)
+$(VENV)/test.stamp: $(INSTALLED) | $(PY)
 	$(PIP) torch==2.13.0
 	$(PIP) -c constraints.txt -e '.[jax,tensorflow,test]'
 	@touch $@

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from holding import Holder
+from holding import Holder, copied
 from keras import layers
 
 import regraft
@@ -407,6 +407,25 @@ def test_containers_of_every_class():
 
 
 # --- quick ways, and what deviates from them -----------------------------------
+
+
+def test_an_empty_ordered_dict_with_an_attribute():
+    value = collections.OrderedDict()
+    value.order = [1]
+    new = copied(value)
+    assert new == value
+    assert new.order == [1]
+    assert new.order is not value.order
+
+
+def test_a_tuple_with_a_large_number_stays_one_object():
+    inner, holder = [], Holder()
+    value = (inner, 2**70)
+    inner.append(value)
+    vars(holder)["value"] = [value, value]
+    new = regraft.clone(holder).value
+    assert new[0] is new[1] is new[0][0][0]
+    assert new[0] is not value
 
 
 class Annotated(layers.Layer):

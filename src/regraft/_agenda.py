@@ -11,23 +11,32 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ._core import Core, Fill, Keep, Maker
 from ._identity import address
 from ._makers import Waiting, aimed_at_copy, in_order, plain_parts
 
-Fill = Callable[[Any, Any, Any], None]
 
-
-class Agenda:
+class Agenda(Core):
     """The work that is left while a graph of objects is copied.
 
-    Attributes:
-        memo: The copies of what was met, by the addresses of the originals.
+    Args:
+        choose: Decides, by an object, who makes copies of objects of its class.
+        keep: Asked of each object: should both models share it?
+        memo: What is known from the start; what is met is added to it.
     """
 
-    memo: dict[int, Any]
+    def __init__(
+        self,
+        choose: Callable[[Any], Maker],
+        keep: Keep | None,
+        memo: dict[int, Any] | None,
+    ) -> None:
+        super().__init__(choose, keep, memo)
+        self.clear_agenda()
 
-    def __init__(self) -> None:
-        self._pending: list[tuple[Fill, Any, Any]] = []
+    def clear_agenda(self) -> None:
+        """Forgets what was put off."""
+        self.pending.clear()
         self._hashed: list[Waiting] = []
         self._later: list[Callable[[], None]] = []
         self._references: list[weakref.ref[Any]] = []
@@ -36,10 +45,6 @@ class Agenda:
         self._completing: set[int] = set()
 
     # --- for makers and copiers ----------------------------------------------
-
-    def fill_later(self, fill: Fill, obj: Any, new: Any) -> None:
-        """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
-        self._pending.append((fill, obj, new))
 
     def hash_later(
         self, obj: Any, action: Callable[[], None], parts: Iterable[Any]
@@ -84,7 +89,7 @@ class Agenda:
         if address(obj) in self._completing:
             return True
         self._completing.add(address(obj))
-        pending, places, known = self._pending, dict[int, int](), 0
+        pending, places, known = self.pending, dict[int, int](), 0
         for part in plain_parts(self, parts):
             for place in range(known, len(pending)):
                 places[address(pending[place][1])] = place
@@ -110,7 +115,7 @@ class Agenda:
             self._fill_shells()
 
     def _fill_shells(self) -> None:
-        pending, seen = self._pending, len(self._references)
+        pending, seen = self.pending, len(self._references)
         while True:
             while pending:
                 fill, obj, new = pending.pop()
@@ -132,8 +137,8 @@ class Agenda:
 
     def _fill_at(self, place: int) -> None:
         """Fills a shell ahead of its turn."""
-        fill, obj, new = self._pending[place]
-        self._pending[place] = (_do_nothing, None, None)
+        fill, obj, new = self.pending[place]
+        self.pending[place] = (_do_nothing, None, None)
         count = len(self._references)
         fill(self, obj, new)
         if len(self._references) != count:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Literal, TypeVar
 
 from . import _backends, _fresh, _keras, _precision, _reshape, _seeds, _shared_code
 from ._arguments import check, check_place
+from ._collector import without_collector
+from ._core import Keep
 from ._errors import CopyError, explain
 from ._follow import Follow
 from ._graph.survival import warn_of_policies
@@ -16,7 +19,7 @@ from ._placement import Layouts
 from ._rename import rename
 from ._rules import Rules
 from ._states import reset_compile_metrics
-from ._walk import Keep, Walk
+from ._walk import Walk
 
 M = TypeVar("M")
 Weights = Literal["copy", "share", "fresh"]
@@ -131,27 +134,31 @@ def clone(
         _share_weights(walk)
     if walk.keep is not None:
         _share_parts_of_kept(walk, walk.keep)
-    new = walk.run()
-    try:
-        # Every part has a strategy of its own, or none, whatever scope this is.
-        with _backends.active().scope_of(None), _backends.active().lasting():
-            if weights == "fresh":
-                _fresh.redraw(walk, seed)
-            elif seed is not None:
-                _seeds.reseed_streams(walk, _seeds.Seeds(seed))
-            # After the weights: some slots start as their copies. A `compile()` of the
-            # model's own may have left optimizers elsewhere.
-            if compiled == "fresh" or (compiled == "drop" and weights == "fresh"):
-                _reset_training(walk)
-            if name is not None or prefix:
-                _rename(walk, new, name, prefix)
-            if leaves is not None or policies is not None:
-                _change(walk, new, leaves, policies, shares=weights == "share")
-    except BaseException:
-        walk.release()
-        raise
-    _shared_code.warn_of_parts(walk)
-    _shared_code.warn_of_registries(walk)
+    # What layers do that draw weights, or are called, may leave garbage behind.
+    is_tidy = weights != "fresh" and leaves is None and policies is None
+    with without_collector() if is_tidy else nullcontext():
+        new = walk.run()
+        try:
+            # Every part has a strategy of its own, or none, whatever scope this is.
+            with _backends.active().scope_of(None), _backends.active().lasting():
+                if weights == "fresh":
+                    _fresh.redraw(walk, seed)
+                elif seed is not None:
+                    _seeds.reseed_streams(walk, _seeds.Seeds(seed))
+                # After the weights: some slots start as their copies. A `compile()` of
+                # the model's own may have left optimizers elsewhere.
+                if compiled == "fresh" or (compiled == "drop" and weights == "fresh"):
+                    _reset_training(walk)
+                if name is not None or prefix:
+                    _rename(walk, new, name, prefix)
+                if leaves is not None or policies is not None:
+                    _change(walk, new, leaves, policies, shares=weights == "share")
+        except BaseException:
+            walk.release()
+            raise
+        _shared_code.warn_of_parts(walk)
+        _shared_code.warn_of_registries(walk)
+        walk.forget()  # The collector, which looks at all of it, has less to see.
     return new
 
 

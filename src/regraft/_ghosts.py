@@ -13,17 +13,19 @@ from typing import Any
 
 from . import _keras
 from ._atoms import ATOMS
+from ._core import Keep, Maker
 from ._identity import address
+from ._makers import share
 from ._rules import Rules
-from ._walk import Keep, Walk
+from ._walk import Walk
 
 
 class SameVariables(Rules):
     """Every variable stands for itself."""
 
-    def variable(self, variable: Any) -> Any:
-        """Returns the variable."""
-        return variable
+    def maker(self, obj: Any) -> Maker | None:
+        """Returns a maker for variables alone."""
+        return share if isinstance(obj, _keras.Variable) else None
 
 
 def spare_values(walk: Walk, layers: Iterable[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from typing import Any
 
 # Python tells audit hooks of each `id()`, and from version 3.12 on many programs have
@@ -52,7 +53,9 @@ def with_new_ids(value: Any, memo: Mapping[int, Any]) -> Any:
     if kind is int:
         return new_id(value, memo)
     if (kind is tuple or kind is frozenset) and may_hold_ids(value):
-        return kind(with_new_ids(part, memo) for part in value)
+        parts = [with_new_ids(part, memo) for part in value]
+        # Most large numbers are no ids. Who holds the same tuple goes on to do so.
+        return value if all(map(is_, parts, value)) else kind(parts)
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _keras
+from ._core import Maker
 
 
 class Rules:
@@ -14,8 +15,8 @@ class Rules:
     to be different.
     """
 
-    def variable(self, variable: Any) -> Any:
-        """Returns what stands for a variable, or None to copy it."""
+    def maker(self, obj: Any) -> Maker | None:
+        """Returns who makes copies of objects of this class; None for the usual."""
         return None
 
     def value(self, variable: Any) -> Any:

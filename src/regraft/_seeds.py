@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from . import _backends, _keras
+from ._core import Keep
 from ._identity import address
-from ._walk import Keep, Walk
+from ._walk import Walk
 
 _LARGEST = 2**31 - 1
 

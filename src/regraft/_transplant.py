@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _fresh, _keras
+from ._core import Core
 from ._errors import UsageError, explain
 from ._ghosts import SameVariables, spare_values
 from ._identity import address
@@ -28,8 +29,15 @@ Memo = dict[int, Any]
 class PartsWalk(Walk):
     """A walk whose root is not the model itself but parts of it."""
 
-    def __init__(self, root: Any, model: Any, *, rules: Rules | None = None) -> None:
-        super().__init__(root, rules=rules)
+    def __init__(
+        self,
+        root: Any,
+        model: Any,
+        *,
+        rules: Rules | None = None,
+        memo: Memo | None = None,
+    ) -> None:
+        super().__init__(root, rules=rules, memo=memo)
         self.model = model
 
     def path_of(self, obj: Any) -> str:
@@ -47,8 +55,8 @@ class _Adoption(Wiring):
     def note_graph(self, graph: Any, new: Any) -> None:
         self._adopting.append(new)
 
-    def finish(self, memo: Memo) -> None:
-        super().finish(memo)
+    def finish(self, core: Core) -> None:
+        super().finish(core)
         for graph in self._adopting:
             _keras.adopt_nodes(graph)
 
@@ -124,8 +132,7 @@ def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
     Returns:
         The new model, and the walk that made it.
     """
-    walk = _Transplant(model, model, rules=rules_of(compiled))
-    walk.memo = memo
+    walk = _Transplant(model, model, rules=rules_of(compiled), memo=memo)
     # A layer that holds the model may have brought a copy of it already.
     walk.memo.pop(address(model), None)
     walk.memo.pop(address(vars(model)), None)

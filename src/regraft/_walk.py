@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,24 +26,14 @@ from . import _backends, _functions, _keras
 from ._agenda import Agenda
 from ._atoms import ATOMS
 from ._collector import without_collector
+from ._core import Keep
 from ._errors import CopyError, OutOfMemoryError, explain
-from ._identity import (
-    LARGE,
-    address,
-    may_hold_ids,
-    new_id,
-    replace_values,
-    with_new_ids,
-)
-from ._makers import Maker, choose_maker, is_simple, plain_parts
+from ._identity import address, may_hold_ids, new_id, replace_values, with_new_ids
+from ._makers import choose_maker, plain_parts
 from ._memory import Memory
 from ._parts import is_model_state, path_between
 from ._rules import Rules
 from ._wiring import Wiring
-
-_MISSING: Any = object()
-
-Keep = Callable[[Any], bool]
 
 
 class Walk(Agenda):
@@ -54,21 +43,21 @@ class Walk(Agenda):
         root: The object to copy.
         rules: What should be different in the copy.
         keep: Asked of each object: should both models share it?
+        memo: What takes the place of objects; the walk adds what it meets.
     """
 
     def __init__(
-        self, root: Any, *, rules: Rules | None = None, keep: Keep | None = None
+        self,
+        root: Any,
+        *,
+        rules: Rules | None = None,
+        keep: Keep | None = None,
+        memo: dict[int, Any] | None = None,
     ) -> None:
         self.root = root
-        self.rules = rules or Rules()
-        self.keep = keep
+        self.rules = rules = rules or Rules()
+        super().__init__(lambda obj: rules.maker(obj) or choose_maker(obj), keep, memo)
         self.backend = _backends.active()
-        self.memo: dict[int, Any] = {}
-        self._makers: dict[type, Maker] = {}
-        # Those that may be used without asking `keep`, which wants to see everything.
-        self._quick_makers = self._makers if keep is None else {}
-        # Empty ones are the most common objects of all: torch's modules hold a dozen.
-        self._empties = {dict, list, set, OrderedDict} if keep is None else set()
         self._rebound: set[int] = set()
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
@@ -79,7 +68,7 @@ class Walk(Agenda):
     new_wiring = Wiring
 
     def _begin(self) -> None:
-        Agenda.__init__(self)
+        self.clear_agenda()
         # Pairs (original, copy), in the order of discovery.
         self.variables: list[tuple[Any, Any]] = []
         self.operations: list[tuple[Any, Any]] = []
@@ -109,7 +98,7 @@ class Walk(Agenda):
             with without_collector(), self.backend.lasting():
                 new = self._visit()
                 self._allocate()  # Devices copy while the rest is being wired.
-                self.wiring.finish(self.memo)
+                self.wiring.finish(self)
             for _, optimizer in self.optimizers:
                 _keras.reindex_optimizer(optimizer, self.variables)
             return new
@@ -126,15 +115,7 @@ class Walk(Agenda):
 
     def kinds(self) -> list[type]:
         """Returns the classes of what the walk has met, apart from atoms."""
-        return list(self._makers)
-
-    def known(self, obj: Any) -> Any:
-        """Returns the copy of an object that the walk has met, or None."""
-        return self.memo.get(address(obj))
-
-    def stand_in(self, obj: Any) -> Any:
-        """Returns the copy of an object, or the object if the walk never met it."""
-        return self.memo.get(address(obj), obj)
+        return list(self.makers)
 
     def path_of(self, obj: Any) -> str:
         """Returns the way from the root to an object, for a message."""
@@ -142,20 +123,6 @@ class Walk(Agenda):
         return path_between(self.root, obj, name)
 
     # --- for makers and copiers ----------------------------------------------
-
-    def copy_of(self, obj: Any) -> Any:
-        """Returns what stands for an object in the copy, perhaps still empty."""
-        kind = type(obj)
-        if kind in ATOMS:
-            return obj
-        new = self.memo.get(address(obj), _MISSING)
-        if new is not _MISSING:
-            return new
-        if self.keep is not None and self.keep(obj):
-            self.memo[address(obj)] = obj
-            return obj
-        maker = self._makers.get(kind) or self.maker(obj)
-        return maker(self, obj)
 
     def can_copy(self, obj: Any) -> bool:
         """Tells whether nothing in an object would be refused."""
@@ -182,73 +149,6 @@ class Walk(Agenda):
     def copy_items_later(self, state: dict[str, Any], target: dict[str, Any]) -> None:
         """Does that when the rest has been visited."""
         self.later(lambda: self.copy_items(state, target))
-
-    def translate(self, state: dict[str, Any]) -> bool:
-        """Puts the copy of each value in its place.
-
-        Returns:
-            Whether there may be ids among them, see `note_ids`.
-        """
-        memo, makers, empties = self.memo, self._quick_makers, self._empties
-        holds_ids = False
-        for name, value in state.items():
-            kind = type(value)
-            if kind in ATOMS:
-                if kind is int and value > LARGE:
-                    holds_ids = True
-                continue
-            key = address(value)
-            if key in memo:
-                state[name] = memo[key]
-            elif kind in empties and not value:
-                state[name] = memo[key] = kind()
-            elif kind is tuple and ATOMS.issuperset(map(type, value)):
-                holds_ids = holds_ids or may_hold_ids(value)
-            elif kind in makers:
-                state[name] = makers[kind](self, value)
-            else:
-                state[name] = self.copy_of(value)
-        return holds_ids
-
-    def settle(self, state: dict[str, Any]) -> bool:
-        """Puts copies in the place of values that are simple or known.
-
-        Returns:
-            Whether all of them were.
-        """
-        memo, empties = self.memo, self._empties
-        for name, value in state.items():
-            kind = type(value)
-            if kind in ATOMS:
-                if kind is int and value > LARGE:
-                    return False
-                continue
-            key = address(value)
-            if key in memo:
-                state[name] = memo[key]
-            elif kind is tuple:
-                if not ATOMS.issuperset(map(type, value)) or may_hold_ids(value):
-                    return False
-            elif kind is dict and dict in empties and is_simple(value):
-                state[name] = memo[key] = value.copy()
-            elif kind in empties and not value:
-                state[name] = memo[key] = kind()
-            else:
-                return False
-        return True
-
-    def maker(self, obj: Any) -> Maker:
-        """Returns the function that makes copies of objects of this class."""
-        kind = type(obj)
-        maker = self._makers.get(kind)
-        if maker is None:
-            maker = self._makers[kind] = choose_maker(obj)
-        return maker
-
-    def remember(self, obj: Any, new: Any) -> Any:
-        """Notes the copy of an object."""
-        self.memo[address(obj)] = new
-        return new
 
     def hold(self, obj: Any) -> Any:
         """Keeps an object that was made on the fly, whose id must stay taken."""
@@ -380,13 +280,17 @@ class Walk(Agenda):
         )
 
     def release(self) -> None:
-        """Lets go of everything at once: shells are full of reference cycles."""
+        """Frees what a copy that failed has taken: shells are full of cycles."""
         values = [_keras.raw_value(new) for _, new in self.variables]
         self.backend.release([value for value in values if value is not None])
         for _, new in self.variables:
             _keras.set_raw_value(new, None)
-        for collection in (self.memo, self.variables, self._alive, self._allocations):
-            collection.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Lets go of all that was met and made."""
+        self.memo.clear()
+        self._begin()
 
     # --- questions about functions -------------------------------------------
 

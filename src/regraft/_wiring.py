@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _keras
+from ._core import Core
 from ._identity import address
 
 
@@ -42,19 +43,15 @@ class Wiring:
         """Notes a list of call nodes, which will be filled."""
         self._node_lists.append((nodes, new, inbound))
 
-    def finish(self, memo: dict[int, Any]) -> None:
+    def finish(self, core: Core) -> None:
         """Gives operations their nodes, and tensors and graphs the new numbers.
 
         Args:
-            memo: The copies of all that the walk has met, by identity.
+            core: Knows the copies of all that the walk has met.
         """
         index: dict[int, int] = {}
         for nodes, new, inbound in self._node_lists:
-            mine = [
-                memo[address(node)]
-                for node in list.__iter__(nodes)
-                if address(node) in memo
-            ]
+            mine = core.known_items(nodes)
             list.extend(new, mine)
             if inbound:
                 for i, node in enumerate(mine):
@@ -64,7 +61,7 @@ class Wiring:
                 if address(node) not in index:
                     index[address(node)] = _keras.append_call(node)
         for tensor, new, producer in self._tensors:
-            node = memo.get(address(producer))
+            node = core.known(producer)
             _keras.set_history(new, tensor, node, index.get(address(node), 0))
         for _, new in self._graphs:
             _keras.set_node_keys(new, index)

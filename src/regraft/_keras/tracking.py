@@ -33,31 +33,31 @@ def copy_tracker(
         Whether the copy is complete. If not, `index_tracker` has to be called
         when the walk has seen everything.
     """
-    before = tracker.stored_ids
-    complete = len(before) == len(tracker.config)
-    config: dict[str, Any] = {}
-    stored_ids: dict[str, set[int]] = {}
-    for name, (test, store) in tracker.config.items():
+    ids, config = tracker.stored_ids, tracker.config.copy()
+    is_complete = len(ids) == len(config)
+    new_ids: dict[str, set[int]] = {}
+    for name, (test, store) in config.items():
         key = address(store)
-        if type(store) is list and name in before and key not in memo:
-            twin = memo[key] = []
-            if store:
-                twin += map(copy_of, store)
-                complete = complete and before[name] == set(map(id, store))
-            elif before[name]:
-                complete = False
-            stored_ids[name] = set(map(id, twin))
-        else:
+        if type(store) is not list or name not in ids or key in memo:
             twin = copy_of(store)  # Perhaps still without its items.
-            complete = False
+            is_complete = False
+        elif store:
+            twin = memo[key] = []
+            twin += map(copy_of, store)
+            new_ids[name] = set(map(id, twin))
+            is_complete = is_complete and ids[name] == set(map(id, store))
+        else:
+            twin = memo[key] = []
+            new_ids[name] = set()
+            is_complete = is_complete and not ids[name]
         config[name] = (test if test.__closure__ is None else copy_of(test), twin)
     new.__dict__ = {
         **tracker.__dict__,
         "config": config,
-        "stored_ids": stored_ids,
+        "stored_ids": new_ids,
         "exclusions": {k: list(v) for k, v in tracker.exclusions.items()},
     }
-    return complete
+    return is_complete
 
 
 def index_tracker(tracker: Any, new: Any, memo: dict[int, Any]) -> None:

@@ -13,21 +13,24 @@ from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.random.seed_generator import make_default_seed
 from keras.src.utils.dtype_utils import dtype_size
 
+# The attribute in which a variable holds its value.
+VALUE = "_value"
+
 
 def raw_value(variable: Any) -> Any:
     """Returns what a variable holds, without scopes and casts."""
-    return vars(variable).get("_value")
+    return vars(variable).get(VALUE)
 
 
 def has_value(variable: Any) -> bool:
     """Tells whether a variable holds a value or the means to make one."""
     state = vars(variable)
-    return state.get("_value") is not None or state.get("_initializer") is not None
+    return state.get(VALUE) is not None or state.get("_initializer") is not None
 
 
 def set_raw_value(variable: Any, value: Any) -> None:
     """Puts a value into a variable, past scopes and casts."""
-    vars(variable)["_value"] = value
+    vars(variable)[VALUE] = value
 
 
 def shape_of(variable: Any) -> tuple[int, ...]:
@@ -68,7 +71,7 @@ def layout_of(distribution: Any, variable: Any) -> Any:
 def variable_state(variable: Any) -> dict[str, Any]:
     """Returns a variable's attributes without its value."""
     state = vars(variable).copy()
-    state["_value"] = None
+    state[VALUE] = None
     return state
 
 

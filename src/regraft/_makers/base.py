@@ -1,17 +1,20 @@
-"""What several makers need: the kind of function they are, simple parts, refusals."""
+"""What several makers need: the kinds of function they are, and refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from .._atoms import ATOMS, NAMES
+from .._core import Maker as Maker
 from .._errors import CopyError, explain, shortened
-from .._identity import may_be_id, may_hold_ids
 
-Maker = Callable[[Any, Any], Any]
 # Makes a maker to the measure of a class.
 Tailor = Callable[[type], Maker]
+
+
+def always(maker: Maker) -> Tailor:
+    """Returns a tailor who has one maker for all classes."""
+    return lambda kind: maker
 
 
 def refuse(walk: Any, obj: Any, reason: str) -> CopyError:
@@ -37,32 +40,3 @@ def _short(obj: Any) -> str:
     except Exception:
         text = f"<{type(obj).__name__}>"
     return shortened(text, 120)
-
-
-def are_atoms(parts: Collection[Any]) -> bool:
-    """Tells whether both models can share all parts, so nothing need be put off."""
-    kinds = set(map(type, parts))
-    return kinds <= ATOMS and not (int in kinds and may_hold_ids(parts))
-
-
-def are_names(parts: Iterable[Any]) -> bool:
-    """Tells whether all parts are plain strings, the same in both models."""
-    return NAMES.issuperset(map(type, parts))
-
-
-def needs_hash(key: Any) -> bool:
-    return type(key) not in ATOMS or may_be_id(key)
-
-
-def is_simple(content: dict[Any, Any]) -> bool:
-    """Tells whether a dict holds nothing but atoms, and tuples of them."""
-    values, keys = dict.values(content), dict.keys(content)
-    kinds = set(map(type, values))
-    if not kinds <= _SIMPLE or (int in kinds and may_hold_ids(values)):
-        return False
-    if tuple in kinds and not all(are_atoms(x) for x in values if type(x) is tuple):
-        return False
-    return are_names(keys) or not any(map(needs_hash, keys))
-
-
-_SIMPLE = ATOMS | {tuple}

@@ -11,7 +11,7 @@ from typing import Any
 from .. import _backends, _keras
 from .._atoms import is_shared_class, is_value_class
 from . import containers, functions, models, weak
-from .base import Maker
+from .base import Maker, Tailor, always
 from .instances import (
     has_no_attributes,
     lone_instance_maker,
@@ -30,18 +30,24 @@ def set_copier(kind: type, maker: Maker) -> None:
     _CHOICES.clear()
 
 
-def _share(walk: Any, obj: Any) -> Any:
+def share(walk: Any, obj: Any) -> Any:
+    """Lets an object stand for itself."""
     return walk.remember(obj, obj)
 
 
-_share.shares = True  # type: ignore[attr-defined]
+share.shares = True  # type: ignore[attr-defined]
 
 
-_PYTHON: dict[type, Maker] = {
+_MAKERS: dict[type, Maker] = {
     **containers.MAKERS,
     **functions.MAKERS,
     **weak.MAKERS,
     types.SimpleNamespace: make_namespace,
+}
+
+_PYTHON: dict[type, Tailor] = {
+    **containers.TAILORS,
+    **{kind: always(maker) for kind, maker in _MAKERS.items()},
 }
 
 
@@ -67,7 +73,7 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
     if found is not None:
         return found
     if is_shared_class(kind) or _keras.is_surroundings(kind):
-        return _share
+        return share
     if kind in weak.PROXIES:  # It says it is an instance of its target's class.
         return weak.MAKERS[kind]
     tailor = _by_class(kind, models.TAILORS)
@@ -75,13 +81,13 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
         return tailor(kind)
     for framework in frameworks:
         if issubclass(kind, framework.shared_types()):
-            return _share
+            return share
         copier = _by_instance(obj, framework.copiers())
         if copier is not None:
             return functools.partial(_make_by_copier, copier)
-    found = _by_class(kind, _PYTHON)
-    if found is not None:
-        return found
+    tailor = _by_class(kind, _PYTHON)
+    if tailor is not None:
+        return tailor(kind)
     if is_value_class(kind):
         return make_value
     if hasattr(kind, "__deepcopy__"):
@@ -89,7 +95,7 @@ def _choose(obj: Any, kind: Any, frameworks: list[Any]) -> Maker:
     if not _has_plain_class(kind, obj):
         return make_by_reduce
     # What can have no attributes is known by its identity alone: `object()`.
-    return _share if has_no_attributes(kind) else lone_instance_maker(kind)
+    return share if has_no_attributes(kind) else lone_instance_maker(kind)
 
 
 def _make_by_copier(copier: Maker, walk: Any, obj: Any) -> Any:

@@ -13,21 +13,25 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from .._atoms import ATOMS, NAMES
+from .._core import Fill, are_atoms, container_maker, needs_hash
 from .._identity import address, may_hold_ids
-from .._parts import mapping_behind, memory_of, start_of
-from .base import Maker, are_atoms, is_simple, needs_hash
-from .instances import copy_simple_attributes, fill_attributes
+from .._parts import mapping_behind, memory_of, slots_of, start_of
+from .base import Maker, Tailor
+from .instances import fill_attributes
 
 
-def _make_list(walk: Any, obj: Any) -> Any:
-    kind = type(obj)
-    new = walk.memo[address(obj)] = list.__new__(kind)
-    if are_atoms(obj):
-        list.extend(new, list.__iter__(obj))
-        if kind is list or copy_simple_attributes(walk, obj, new):
-            return new
-    walk.fill_later(_fill_list, obj, new)
-    return new
+def _tailor(base: Any, fill: Fill) -> Tailor:
+    """Returns a tailor for containers of a class and of those derived from it."""
+
+    def tailor(kind: Any) -> Maker:
+        has_attributes: bool | None = kind is not base
+        if has_attributes and (
+            not kind.__dictoffset__ or slots_of(kind) or issubclass(kind, defaultdict)
+        ):
+            has_attributes = None
+        return container_maker(base, kind, fill, has_attributes=has_attributes)
+
+    return tailor
 
 
 def _fill_list(walk: Any, obj: Any, new: Any) -> None:
@@ -39,23 +43,6 @@ def _fill_list(walk: Any, obj: Any, new: Any) -> None:
         walk.note_ids(new)
     if type(obj) is not list:
         fill_attributes(walk, obj, new)
-
-
-def _make_dict(walk: Any, obj: Any) -> Any:
-    kind = type(obj)
-    if kind in (dict, OrderedDict) and not obj:
-        return walk.remember(obj, kind())
-    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
-    new = walk.memo[address(obj)] = base.__new__(kind)
-    if base is dict and is_simple(obj):
-        dict.update(new, obj if kind is dict else dict.items(obj))
-        if kind is dict:
-            return new
-        plain = not issubclass(kind, defaultdict)
-        if plain and copy_simple_attributes(walk, obj, new):
-            return new
-    walk.fill_later(_fill_dict, obj, new)
-    return new
 
 
 def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
@@ -88,17 +75,6 @@ def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
 
 def _unchanged(key: Any) -> Any:
     return key
-
-
-def _make_set(walk: Any, obj: Any) -> Any:
-    kind = type(obj)
-    new = walk.remember(obj, set.__new__(kind))
-    if not any(needs_hash(item) for item in set.__iter__(obj)):
-        set.update(new, obj)
-        if kind is set or copy_simple_attributes(walk, obj, new):
-            return new
-    walk.fill_later(_fill_set, obj, new)
-    return new
 
 
 def _fill_set(walk: Any, obj: Any, new: Any) -> None:
@@ -262,9 +238,6 @@ def _make_mapping_proxy(walk: Any, obj: Any) -> Any:
 
 
 MAKERS: dict[type, Maker] = {
-    list: _make_list,
-    dict: _make_dict,
-    set: _make_set,
     deque: _make_deque,
     tuple: _make_tuple,
     frozenset: _make_frozenset,
@@ -272,4 +245,11 @@ MAKERS: dict[type, Maker] = {
     np.void: _make_record,
     bytearray: _make_bytearray,
     types.MappingProxyType: _make_mapping_proxy,
+}
+
+TAILORS: dict[type, Tailor] = {
+    list: _tailor(list, _fill_list),
+    dict: _tailor(dict, _fill_dict),
+    OrderedDict: _tailor(OrderedDict, _fill_dict),
+    set: _tailor(set, _fill_set),
 }

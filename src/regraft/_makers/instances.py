@@ -13,27 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from .._atoms import ATOMS, is_of_a_common_library
+from .._core import are_atoms, instance_maker
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id, may_be_id
 from .._parts import ERROR_PARTS, parts, slots_of
-from .base import Maker, are_atoms, are_names, refuse
-
-
-def copy_simple_attributes(walk: Any, obj: Any, new: Any) -> bool:
-    """Copies attributes at once if each is simple or has been copied before."""
-    kind: Any = type(obj)
-    if not kind.__dictoffset__ or slots_of(kind):
-        return False
-    state = object.__getattribute__(obj, "__dict__")
-    if not state:
-        return True
-    if address(state) in walk.memo:
-        return False
-    state = state.copy()
-    if not walk.settle(state):
-        return False
-    object.__setattr__(new, "__dict__", state)
-    return True
+from .base import Maker, refuse
 
 
 def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
@@ -61,21 +45,21 @@ def fill_slots(walk: Any, obj: Any, new: Any) -> None:
             member.__set__(new, copied)
 
 
-def _make_instance(walk: Any, obj: Any) -> Any:
-    new = walk.memo[address(obj)] = object.__new__(type(obj))
-    if not copy_simple_attributes(walk, obj, new):
-        walk.fill_later(fill_attributes, obj, new)
+def make_instance(walk: Any, obj: Any) -> Any:
+    """Makes an instance of any class, whatever that does when it is made."""
+    new = walk.remember(obj, object.__new__(type(obj)))
+    walk.fill_later(fill_attributes, obj, new)
     return new
 
 
-def instance_maker(kind: Any) -> Maker:
+def instance_tailor(kind: Any) -> Maker:
     """Returns a maker of instances, which knows how the class keeps attributes."""
-    customs = ("__getattribute__", "__setattr__")
-    if any(getattr(kind, name) is not getattr(object, name) for name in customs):
-        return _make_instance
-    if not kind.__dictoffset__ or slots_of(kind):
-        return _make_instance
-    return _make_plain_instance
+    return instance_maker(fill_attributes) if is_open(kind) else make_instance
+
+
+def is_open(kind: Any) -> bool:
+    """Tells whether instances of a class are a dict of attributes, and no more."""
+    return bool(kind.__dictoffset__) and not slots_of(kind)
 
 
 def has_no_attributes(kind: Any) -> bool:
@@ -94,8 +78,12 @@ def lone_instance_maker(kind: Any) -> Maker:
         return _refuse_to_delete
     if _makes_one(kind):
         return _make_single_instance
-    make = instance_maker(kind)
-    return _make_lone_instance if make is _make_plain_instance else make
+    customs = ("__getattribute__", "__setattr__")
+    if any(getattr(kind, name) is not getattr(object, name) for name in customs):
+        return instance_tailor(kind)
+    if not is_open(kind):
+        return make_instance
+    return instance_maker(fill_attributes, stands_alone=_is_sentinel)
 
 
 def _makes_one(kind: Any) -> bool:
@@ -134,7 +122,7 @@ def _returns_again(maker: types.FunctionType, name: str) -> bool:
 
 def _make_single_instance(walk: Any, obj: Any) -> Any:
     is_kept = any(found is obj for found in _kept_by(type(obj)))
-    return walk.remember(obj, obj) if is_kept else _make_instance(walk, obj)
+    return walk.remember(obj, obj) if is_kept else make_instance(walk, obj)
 
 
 def _refuse_to_delete(walk: Any, obj: Any) -> Any:
@@ -142,17 +130,15 @@ def _refuse_to_delete(walk: Any, obj: Any) -> Any:
     raise refuse(walk, obj, reason)
 
 
-def _make_lone_instance(walk: Any, obj: Any) -> Any:
+def _is_sentinel(walk: Any, obj: Any) -> bool:
+    """Tells whether an object says what it says by its identity alone."""
     state = obj.__dict__
-    if len(state) <= 1 and are_names(state.values()):
-        names = _global_names(obj)
-        if state:  # `MISSING = Missing("missing")`, not `phase = Phase("phase")`.
-            names = [name for name in names if not name.islower()]
-        is_named = names and all(_is_label(label, names) for label in state.values())
-        kind: Any = type(obj)
-        if is_named and _never_changes(kind):
-            return walk.remember(obj, obj)
-    return _make_plain_instance(walk, obj)
+    names = _global_names(obj)
+    if state:  # `MISSING = Missing("missing")`, not `phase = Phase("phase")`.
+        names = [name for name in names if not name.islower()]
+    is_named = names and all(_is_label(label, names) for label in state.values())
+    kind: Any = type(obj)
+    return bool(is_named) and _never_changes(kind)
 
 
 @lru_cache(maxsize=4096)
@@ -187,18 +173,6 @@ def names_around(obj: Any) -> dict[str, Any]:
     """Returns what the module of an object's class holds by name."""
     module = sys.modules.get(getattr(type(obj), "__module__", None) or "")
     return {} if module is None else vars(module)
-
-
-def _make_plain_instance(walk: Any, obj: Any) -> Any:
-    new = walk.memo[address(obj)] = object.__new__(type(obj))
-    state = obj.__dict__
-    if state:
-        state = state.copy()
-        if walk.settle(state):
-            new.__dict__ = state
-        else:
-            walk.fill_later(fill_attributes, obj, new)
-    return new
 
 
 def copy_by_attributes(obj: Any, walk: Any) -> Any:
@@ -284,7 +258,7 @@ def make_by_reduce(walk: Any, obj: Any) -> Any:
         return walk.remember(obj, obj)  # The generator behind `np.random.rand`.
     if walk.is_completing(obj) and is_written_in_python(type(obj)):
         # What it is made from holds it in turn, so that neither can come first.
-        return _make_instance(walk, obj)
+        return make_instance(walk, obj)
     try:
         reduced = walk.hold(obj.__reduce_ex__(4))
     except Exception as error:  # Whatever a class raises that cannot be pickled.

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .. import _keras
+from .._core import instance_maker
 from .._identity import address
-from . import containers
-from .base import Maker, Tailor, are_atoms, are_names, is_simple, refuse
-from .instances import fill_slots, instance_maker
-
-
-def _make_variable(walk: Any, obj: Any) -> Any:
-    stand_in = walk.rules.variable(obj)
-    if stand_in is not None:
-        return walk.remember(obj, stand_in)
-    new = walk.memo[address(obj)] = object.__new__(type(obj))
-    walk.variables.append((obj, new))
-    state = _keras.variable_state(obj)
-    if walk.settle(state):
-        object.__setattr__(new, "__dict__", state)
-    else:
-        walk.fill_later(_fill_variable, obj, new)
-    return new
+from .base import Maker, Tailor, always, refuse
+from .instances import (
+    fill_attributes,
+    fill_slots,
+    instance_tailor,
+    is_open,
+    make_instance,
+)
 
 
 def _fill_variable(walk: Any, obj: Any, new: Any) -> None:
     walk.copy_items(_keras.variable_state(obj), vars(new))
+
+
+# They get their values at the end.
+_make_variable = instance_maker(
+    _fill_variable, noted_in="variables", without=_keras.VALUE
+)
 
 
 def _make_tensor(walk: Any, obj: Any) -> Any:
@@ -155,37 +152,12 @@ def _make_tracker(walk: Any, obj: Any) -> Any:
     return new
 
 
-def _tracked(
-    tracked: type, is_simple: Callable[[Any], bool], add: Callable[[Any, Any], None]
-) -> Tailor:
-    """Returns a tailor for containers of a class by which a tracker watches them.
-
-    Keras wraps every list, dict and set on a layer, so they are a quarter of all
-    objects. Mostly the tracker's copy is known and what is in them is simple.
-    """
-    base: Any = next(base for base in containers.MAKERS if issubclass(tracked, base))
-    usual, blank = containers.MAKERS[base], base.__new__
-
-    def make(walk: Any, obj: Any) -> Any:
-        memo, attributes = walk.memo, obj.__dict__
-        tracker = memo.get(address(attributes.get("tracker")))
-        if tracker is None or len(attributes) != 1 or (obj and not is_simple(obj)):
-            return usual(walk, obj)
-        new = memo[address(obj)] = blank(tracked)
-        if obj:
-            add(new, obj)
-        new.tracker = tracker
-        return new
-
-    # A subclass may do with its tracker what it likes.
-    return lambda kind: make if kind is tracked else usual
-
-
 def _noted(collection: str) -> Tailor:
     """Returns a tailor for instances that are also listed on the walk."""
 
     def tailor(kind: type) -> Maker:
-        make_instance = instance_maker(kind)
+        if is_open(kind):
+            return instance_maker(fill_attributes, noted_in=collection)
 
         def make(walk: Any, obj: Any) -> Any:
             new = make_instance(walk, obj)
@@ -197,24 +169,16 @@ def _noted(collection: str) -> Tailor:
     return tailor
 
 
-def _always(maker: Maker) -> Tailor:
-    """Returns a tailor who has one maker for all classes."""
-    return lambda kind: maker
-
-
 # Who makes a maker to the measure of a class.
 TAILORS: dict[type, Tailor] = {
-    _keras.Variable: _always(_make_variable),
-    _keras.KerasTensor: _always(_make_tensor),
-    _keras.Operation: _always(_make_operation),
+    _keras.Variable: always(_make_variable),
+    _keras.KerasTensor: always(_make_tensor),
+    _keras.Operation: always(_make_operation),
     _keras.BaseOptimizer: _noted("optimizers"),
     _keras.Metric: _noted("metrics"),
     _keras.SeedGenerator: _noted("seed_generators"),
     _keras.Initializer: _noted("initializers"),
-    _keras.Node: _always(_make_node),
-    _keras.Tracker: _always(_make_tracker),
-    _keras.TrackedList: _tracked(_keras.TrackedList, are_atoms, list.extend),
-    _keras.TrackedDict: _tracked(_keras.TrackedDict, is_simple, dict.update),
-    _keras.TrackedSet: _tracked(_keras.TrackedSet, are_names, set.update),
-    _keras.KerasSaveable: instance_maker,
+    _keras.Node: always(_make_node),
+    _keras.Tracker: always(_make_tracker),
+    _keras.KerasSaveable: instance_tailor,
 }

@@ -1,0 +1,248 @@
+/* The methods of a core, as in `core.py`. */
+
+static PyObject *
+maker_of(Core *core, PyObject *obj)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(obj);
+    PyObject *maker = PyDict_GetItemWithError(core->makers, kind);
+    if (maker != NULL || PyErr_Occurred()) {
+        return Py_XNewRef(maker);
+    }
+    maker = PyObject_CallOneArg(core->choose, obj);
+    if (maker != NULL && PyDict_SetItem(core->makers, kind, maker) < 0) {
+        Py_CLEAR(maker);
+    }
+    return maker;
+}
+
+/* The copy of an object that was not met before. */
+static PyObject *
+made(Core *core, PyObject *obj, PyObject *key)
+{
+    PyObject *maker = maker_of(core, obj);
+    if (maker == NULL) {
+        return NULL;
+    }
+    PyObject *new = Py_IS_TYPE(maker, Maker_Type)
+                        ? make((Maker *)maker, core, obj, key)
+                        : call(maker, core, obj);
+    Py_DECREF(maker);
+    return new;
+}
+
+static PyObject *
+copy_of(Core *core, PyObject *obj)
+{
+    if (is_atom(obj)) {
+        return Py_NewRef(obj);
+    }
+    PyObject *key = address(obj);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *new = Py_XNewRef(PyDict_GetItemWithError(core->memo, key));
+    if (new == NULL && !PyErr_Occurred()) {
+        int kept = 0;
+        if (core->keep != Py_None) {
+            kept = is_true(PyObject_CallOneArg(core->keep, obj));
+        }
+        if (kept == 0) {
+            new = made(core, obj, key);
+        }
+        else if (kept == 1 && !PyDict_SetItem(core->memo, key, obj)) {
+            new = Py_NewRef(obj);
+        }
+    }
+    Py_DECREF(key);
+    return new;
+}
+
+
+/* --- translate --------------------------------------------------------------------- */
+
+/* Whether a tuple holds nothing but atoms; if so, notes that one may be an id. */
+static int
+holds_atoms(PyObject *items, int *holds_ids)
+{
+    int found = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (!is_atom(item)) {
+            return 0;
+        }
+        found |= may_be_id(item);
+    }
+    *holds_ids |= found;
+    return 1;
+}
+
+static PyObject *
+translated(Core *core, PyObject *value, int *holds_ids)
+{
+    if (PyTuple_CheckExact(value)) {
+        PyObject *found = find(core, value);
+        if (found != NULL || PyErr_Occurred()) {
+            return Py_XNewRef(found);
+        }
+        if (holds_atoms(value, holds_ids)) {
+            return Py_NewRef(value);
+        }
+    }
+    return copy_of(core, value);
+}
+
+static PyObject *
+translate(Core *core, PyObject *state)
+{
+    if (!PyDict_Check(state)) {
+        return PyErr_Format(PyExc_TypeError, "expected a dict, received %R", state);
+    }
+    int holds_ids = 0;
+    Py_ssize_t place = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(state, &place, &name, &value)) {
+        if (is_atom(value)) {
+            holds_ids |= may_be_id(value);
+            continue;
+        }
+        /* Makers run any code, but nobody else has this dict: its keys stay. */
+        Py_INCREF(name);
+        Py_INCREF(value);
+        PyObject *new = translated(core, value, &holds_ids);
+        int failed = new == NULL || (new != value && PyDict_SetItem(state, name, new));
+        Py_XDECREF(new);
+        Py_DECREF(name);
+        Py_DECREF(value);
+        if (failed) {
+            return NULL;
+        }
+    }
+    return PyBool_FromLong(holds_ids);
+}
+
+
+/* --- settle ------------------------------------------------------------------------ */
+
+/* The copy of a container that has simple items and nothing else; NULL without an
+   exception for everything else. */
+static PyObject *
+simple_copy(Core *core, PyObject *value)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    Maker *maker = (Maker *)PyDict_GetItemWithError(core->makers, kind);
+    if (maker == NULL || !Py_IS_TYPE(maker, Maker_Type) || core->keep != Py_None ||
+        maker->shape == AN_INSTANCE || maker->has_attributes != 0 ||
+        has_simple_items(maker->shape, value) != 1) {
+        return NULL;
+    }
+    return bare_copy(maker->shape, value);
+}
+
+/* What stands for an attribute, if it is simple or known; NULL without an exception if
+   it is neither. */
+static PyObject *
+settled(Core *core, PyObject *value)
+{
+    PyObject *key = address(value);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *new = Py_XNewRef(PyDict_GetItemWithError(core->memo, key));
+    if (new == NULL && !PyErr_Occurred()) {
+        if (PyTuple_CheckExact(value)) {
+            new = is_simple_tuple(value) ? Py_NewRef(value) : NULL;
+        }
+        else {
+            new = simple_copy(core, value);
+            if (new != NULL && PyDict_SetItem(core->memo, key, new) < 0) {
+                Py_CLEAR(new);
+            }
+        }
+    }
+    Py_DECREF(key);
+    return new;
+}
+
+/* 1, 0, or -1 if it failed. */
+static int
+settle(Core *core, PyObject *state)
+{
+    Py_ssize_t place = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(state, &place, &name, &value)) {
+        if (is_simple(value)) {
+            continue;
+        }
+        PyObject *new = is_atom(value) ? NULL : settled(core, value);
+        int done = new != NULL && (new == value || !PyDict_SetItem(state, name, new));
+        Py_XDECREF(new);
+        if (!done) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *
+settle_all(Core *core, PyObject *state)
+{
+    if (!PyDict_Check(state)) {
+        return PyErr_Format(PyExc_TypeError, "expected a dict, received %R", state);
+    }
+    int all = settle(core, state);
+    return all < 0 ? NULL : PyBool_FromLong(all);
+}
+
+
+/* --- what is known ----------------------------------------------------------------- */
+
+static PyObject *
+remember(Core *core, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError, "expected an object and its copy");
+    }
+    PyObject *key = address(args[0]);
+    int failed = key == NULL ? -1 : PyDict_SetItem(core->memo, key, args[1]);
+    Py_XDECREF(key);
+    return failed ? NULL : Py_NewRef(args[1]);
+}
+
+static PyObject *
+known(Core *core, PyObject *obj)
+{
+    PyObject *found = find(core, obj);
+    return Py_XNewRef(found == NULL && !PyErr_Occurred() ? Py_None : found);
+}
+
+static PyObject *
+stand_in(Core *core, PyObject *obj)
+{
+    PyObject *found = find(core, obj);
+    return Py_XNewRef(found == NULL && !PyErr_Occurred() ? obj : found);
+}
+
+static PyObject *
+known_items(Core *core, PyObject *items)
+{
+    if (!PyList_Check(items)) {
+        return PyErr_Format(PyExc_TypeError, "expected a list, received %R", items);
+    }
+    PyObject *copies = PyList_New(0);
+    for (Py_ssize_t i = 0; copies != NULL && i < PyList_GET_SIZE(items); i++) {
+        PyObject *found = find(core, PyList_GET_ITEM(items, i));
+        if (found != NULL ? PyList_Append(copies, found) : PyErr_Occurred() != NULL) {
+            Py_CLEAR(copies);
+        }
+    }
+    return copies;
+}
+
+static PyObject *
+fill_later(Core *core, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3) {
+        return PyErr_Format(PyExc_TypeError, "expected fill, an object and its copy");
+    }
+    return put_off(core, args[0], args[1], args[2]) ? NULL : Py_NewRef(Py_None);
+}

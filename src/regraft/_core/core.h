@@ -1,0 +1,70 @@
+/* What a walk knows, as in `core.py`; its methods are in `copying.h`. */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *memo;
+    PyObject *makers;
+    PyObject *pending;
+    PyObject *choose;
+    PyObject *keep;
+} Core;
+
+static PyTypeObject *Core_Type;
+static int known_by_hash; /* regraft._identity.IS_AUDITED */
+
+/* The number by which an object is known again: `regraft._identity.address`. */
+static PyObject *
+address(PyObject *obj)
+{
+    if (known_by_hash) {
+        return PyLong_FromSsize_t(PyBaseObject_Type.tp_hash(obj));
+    }
+    return PyLong_FromVoidPtr(obj);
+}
+
+/* Borrowed; NULL without an exception if the object was not met. */
+static PyObject *
+find(Core *core, PyObject *obj)
+{
+    PyObject *key = address(obj);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *found = PyDict_GetItemWithError(core->memo, key);
+    Py_DECREF(key);
+    return found;
+}
+
+static int
+put_off(Core *core, PyObject *fill, PyObject *obj, PyObject *new)
+{
+    PyObject *entry = PyTuple_Pack(3, fill, obj, new);
+    if (entry == NULL) {
+        return -1;
+    }
+    int failed = PyList_Append(core->pending, entry);
+    Py_DECREF(entry);
+    return failed;
+}
+
+/* Calls `function(walk, obj)`. */
+static PyObject *
+call(PyObject *function, Core *core, PyObject *obj)
+{
+    PyObject *arguments[] = {(PyObject *)core, obj};
+    return PyObject_Vectorcall(function, arguments, 2, NULL);
+}
+
+/* Takes an answer, which may be NULL: 1, 0, or -1 if it failed. */
+static int
+is_true(PyObject *answer)
+{
+    if (answer == NULL) {
+        return -1;
+    }
+    int yes = PyObject_IsTrue(answer);
+    Py_DECREF(answer);
+    return yes;
+}
+
+static int settle(Core *core, PyObject *state);

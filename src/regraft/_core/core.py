@@ -1,0 +1,149 @@
+"""What a walk knows, and how it comes to know more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._atoms import ATOMS
+from .._identity import LARGE, address, may_hold_ids
+from .simple import is_simple_dict
+
+Maker = Callable[[Any, Any], Any]
+Fill = Callable[[Any, Any, Any], None]
+Keep = Callable[[Any], bool]
+
+_MISSING: Any = object()
+
+# Empty ones are the most common objects of all: torch's modules hold a dozen.
+_MAY_BE_EMPTY = frozenset({dict, list, set})
+
+
+class Core:
+    """Knows what stands for each object that was met, and has the others made.
+
+    Args:
+        choose: Decides, by an object, who makes copies of objects of its class.
+        keep: Asked of each object: should both models share it?
+        memo: What is known from the start; what is met is added to it.
+
+    Attributes:
+        memo: The copies of what was met, by the addresses of the originals.
+        makers: Who makes copies of objects of a class, as far as it was asked.
+        pending: Shells that wait to be filled: `(fill, original, shell)`.
+        keep: What was given.
+    """
+
+    def __init__(
+        self,
+        choose: Callable[[Any], Maker],
+        keep: Keep | None = None,
+        memo: dict[int, Any] | None = None,
+    ) -> None:
+        self.keep = keep
+        self.memo: dict[int, Any] = {} if memo is None else memo
+        self.makers: dict[type, Maker] = {}
+        self.pending: list[tuple[Fill, Any, Any]] = []
+        self._choose = choose
+        # What may be used without asking `keep`, which wants to see everything.
+        self._quick_makers = self.makers if keep is None else {}
+        self._empties = _MAY_BE_EMPTY if keep is None else frozenset[type]()
+
+    def maker(self, obj: Any) -> Maker:
+        """Returns the function that makes copies of objects of this class."""
+        kind = type(obj)
+        maker = self.makers.get(kind)
+        if maker is None:
+            maker = self.makers[kind] = self._choose(obj)
+        return maker
+
+    def copy_of(self, obj: Any) -> Any:
+        """Returns what stands for an object in the copy, perhaps still empty."""
+        kind = type(obj)
+        if kind in ATOMS:
+            return obj
+        new = self.memo.get(address(obj), _MISSING)
+        if new is not _MISSING:
+            return new
+        if self.keep is not None and self.keep(obj):
+            self.memo[address(obj)] = obj
+            return obj
+        maker = self.makers.get(kind) or self.maker(obj)
+        return maker(self, obj)
+
+    def translate(self, state: dict[str, Any]) -> bool:
+        """Puts the copy of each value in its place.
+
+        Returns:
+            Whether there may be ids among them, which are to be translated later.
+        """
+        memo, makers, empties = self.memo, self._quick_makers, self._empties
+        holds_ids = False
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                if kind is int and value > LARGE:
+                    holds_ids = True
+                continue
+            key = address(value)
+            if key in memo:
+                state[name] = memo[key]
+            elif kind in empties and not value:
+                state[name] = memo[key] = kind()
+            elif kind is tuple and ATOMS.issuperset(map(type, value)):
+                holds_ids = holds_ids or may_hold_ids(value)
+            elif kind in makers:
+                state[name] = makers[kind](self, value)
+            else:
+                state[name] = self.copy_of(value)
+        return holds_ids
+
+    def settle(self, state: dict[str, Any]) -> bool:
+        """Puts copies in the place of values, until one is neither simple nor known.
+
+        Returns:
+            Whether it came to the end.
+        """
+        memo, empties = self.memo, self._empties
+        for name, value in state.items():
+            kind = type(value)
+            if kind in ATOMS:
+                if kind is int and value > LARGE:
+                    return False
+                continue
+            key = address(value)
+            if key in memo:
+                state[name] = memo[key]
+            elif kind is tuple:
+                if not ATOMS.issuperset(map(type, value)) or may_hold_ids(value):
+                    return False
+            elif kind is dict and dict in empties and is_simple_dict(value):
+                state[name] = memo[key] = value.copy()
+            elif kind in empties and not value:
+                state[name] = memo[key] = kind()
+            else:
+                return False
+        return True
+
+    def remember(self, obj: Any, new: Any) -> Any:
+        """Notes the copy of an object, and returns it."""
+        self.memo[address(obj)] = new
+        return new
+
+    def known(self, obj: Any) -> Any:
+        """Returns the copy of an object that the walk has met, or None."""
+        return self.memo.get(address(obj))
+
+    def stand_in(self, obj: Any) -> Any:
+        """Returns the copy of an object, or the object if the walk never met it."""
+        return self.memo.get(address(obj), obj)
+
+    def known_items(self, items: list[Any]) -> list[Any]:
+        """Returns the copies of those items of a list that the walk has met."""
+        memo = self.memo
+        keys = map(address, list.__iter__(items))
+        return [memo[key] for key in keys if key in memo]
+
+    def fill_later(self, fill: Fill, obj: Any, new: Any) -> None:
+        """Schedules `fill(walk, obj, new)`, which gives a shell its contents."""
+        self.pending.append((fill, obj, new))

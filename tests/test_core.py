@@ -1,0 +1,185 @@
+"""The heart of the walk in C, beside the same in Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from regraft import _core
+from regraft._core import core, makers
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
+
+pytestmark = pytest.mark.wiring
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no compiler")
+
+
+def in_a_process(*arguments, pure):
+    """Runs Python with one of the two, and returns what it prints."""
+    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONHASHSEED": "0"}
+    environment.pop("REGRAFT_PURE", None)
+    if pure:
+        environment["REGRAFT_PURE"] = "1"
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+# --- which of the two is used ------------------------------------------------
+
+
+@needs_compiler
+def test_what_is_installed_is_compiled():
+    which = "import regraft._core as c; print(c.Core.__module__)"
+    assert in_a_process("-c", which, pure=False).split()[-1] == "regraft._core.native"
+    assert in_a_process("-c", which, pure=True).split()[-1] == "regraft._core.core"
+
+
+@needs_compiler
+def test_what_was_compiled_from_other_text_is_not_used(monkeypatch):
+    monkeypatch.delenv("REGRAFT_PURE", raising=False)
+    assert _core._in_c() is not None
+    monkeypatch.setattr(_core, "digest", lambda: "another one")
+    assert _core._in_c() is None
+
+
+@needs_compiler
+def test_compiling(tmp_path, monkeypatch, capfd):
+    from hatch_build import compile_core
+
+    library = compile_core(tmp_path)
+    assert library is not None
+    assert list(tmp_path.iterdir()) == [library]
+    monkeypatch.setenv("CC", str(tmp_path / "no compiler"))
+    assert compile_core(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    assert "regraft: the walk was not compiled:" in capfd.readouterr().out
+
+
+# --- both do the same --------------------------------------------------------
+
+
+def test_the_walk_in_python():
+    tests = ["test_walk.py", "test_walk_objects.py", "test_makers.py", "test_keep.py"]
+    tests += ["test_ids.py", "test_memory.py", "test_protocols.py"]
+    files = [str(ROOT / "tests" / test) for test in tests]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-W", "ignore"]
+    assert " passed" in in_a_process("-m", "pytest", *options, *files, pure=True)
+
+
+def test_random_objects_are_copied_alike():
+    program = str(ROOT / "tests" / "support" / "random_objects.py")
+    in_c = in_a_process(program, "400", pure=False)
+    assert len(in_c.splitlines()) == 400
+    assert in_c == in_a_process(program, "400", pure=True)
+
+
+IMPLEMENTATIONS = [(core.Core, makers)]
+if _core.Core is not core.Core:
+    from regraft._core import native
+
+    IMPLEMENTATIONS.append((native.Core, native))
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda pair: pair[0].__module__)
+def parts(request):
+    return request.param
+
+
+class Thing:
+    pass
+
+
+def refuse_to_choose(obj):
+    raise LookupError(f"nobody makes a {type(obj).__name__}")
+
+
+def test_what_nobody_makes(parts):
+    walk = parts[0](refuse_to_choose)
+    for ask in (walk.copy_of, walk.maker, lambda x: walk.translate({"a": 1, "b": x})):
+        with pytest.raises(LookupError, match="nobody makes a Thing"):
+            ask(Thing())
+    assert walk.memo == walk.makers == {}
+
+
+def test_a_failing_question_about_sharing(parts):
+    def keep(obj):
+        raise RuntimeError("cannot tell")
+
+    walk = parts[0](refuse_to_choose, keep)
+    with pytest.raises(RuntimeError, match="cannot tell"):
+        walk.copy_of([])
+    assert walk.memo == {}
+
+
+def test_copies_are_made_past_the_class(parts):
+    class Odd(list):
+        def __new__(cls):
+            raise AssertionError("a copy is made past the class")
+
+    odd = list.__new__(Odd)
+    make = parts[1].container_maker(list, Odd, print, has_attributes=True)
+    new = parts[0](lambda obj: make).copy_of(odd)
+    assert type(new) is Odd
+    assert new == []
+
+
+def test_unknown_containers(parts):
+    with pytest.raises(KeyError, match="tuple"):
+        parts[1].container_maker(tuple, tuple, print, has_attributes=False)
+
+
+@pytest.mark.skipif(len(IMPLEMENTATIONS) == 1, reason="nothing was compiled")
+def test_c_refuses_what_python_would_not_understand():
+    walk = native.Core(refuse_to_choose)
+    make = native.instance_maker(print)
+    for ask, message in (
+        (lambda: native.Core(print, None, []), "expected a dict, received"),
+        (lambda: walk.translate([]), "expected a dict, received"),
+        (lambda: walk.settle([]), "expected a dict, received"),
+        (lambda: walk.known_items({}), "expected a list, received"),
+        (lambda: walk.remember(1), "expected an object and its copy"),
+        (lambda: walk.fill_later(print, 1), "expected fill, an object and its copy"),
+        (lambda: make(None, 1), "a maker takes a walk and an object"),
+        (lambda: make(walk), "a maker takes a walk and an object"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            ask()
+
+
+# --- models ------------------------------------------------------------------
+
+
+def test_a_network_is_the_same_in_both():
+    script = """
+import keras, numpy as np, regraft
+keras.utils.set_random_seed(1)
+x = inputs = keras.Input((8, 8, 3))
+for filters in (4, 8):
+    x = keras.layers.Conv2D(filters, 3, activation="relu")(x)
+    x = keras.layers.BatchNormalization()(keras.layers.Dropout(0.5)(x))
+model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(x)))
+model.compile("adam", "mse")
+model.fit(np.ones((4, 8, 8, 3)), np.ones((4, 2)), verbose=0)
+for options in ({}, {"weights": "fresh", "seed": 3}, {"prefix": "p_"}, {"seed": 2}):
+    copy = regraft.clone(model, **options)
+    print([v.path for v in copy.variables + copy.optimizer.variables])
+    print([float(keras.ops.sum(v)) for v in copy.variables + copy.optimizer.variables])
+"""
+    in_c = in_a_process("-c", script, pure=False)
+    assert in_c.count("[") == 8
+    assert in_c == in_a_process("-c", script, pure=True)
