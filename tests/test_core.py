@@ -1,10 +1,12 @@
 """The heart of the walk in C, beside the same in Python."""
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import weakref
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,9 @@ def test_c_refuses_what_python_would_not_understand():
         (lambda: walk.translate([]), "expected a dict, received"),
         (lambda: walk.settle([]), "expected a dict, received"),
         (lambda: walk.known_items({}), "expected a list, received"),
+        (lambda: walk.copies_of({}), "expected a list, received"),
+        (lambda: walk.copy_items({}, []), "expected two dicts"),
+        (lambda: native.container_maker(list, list, print), "has_attributes"),
         (lambda: walk.remember(1), "expected an object and its copy"),
         (lambda: walk.fill_later(print, 1), "expected fill, an object and its copy"),
         (lambda: make(None, 1), "a maker takes a walk and an object"),
@@ -159,6 +164,88 @@ def test_c_refuses_what_python_would_not_understand():
     ):
         with pytest.raises(TypeError, match=message):
             ask()
+
+
+def test_a_walk_that_holds_itself_is_freed(parts):
+    class Walk(parts[0]):
+        def __init__(self):
+            super().__init__(self.choose, self.keep_none)
+
+        def choose(self, obj):
+            return lambda walk, obj: walk.remember(obj, obj)
+
+        def keep_none(self, obj):
+            return False
+
+    walk = Walk()
+    walk.copy_of([walk])
+    alive = weakref.ref(walk)
+    del walk
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_object_that_changes_its_class_while_it_is_asked(parts):
+    def choose(obj):
+        obj.__class__ = Thing
+        gc.collect()
+        return lambda walk, obj: obj
+
+    for _ in range(100):
+        parts[0](choose).copy_of(type("Gone", (), {})())
+
+
+def test_attributes_are_there_to_be_read(parts):
+    thing = Thing()
+    thing.number, thing.text = 1, "text"
+    make = parts[1].instance_maker(print)
+    new = parts[0](lambda obj: make).copy_of(thing)
+    assert new is not thing
+    assert (new.number, new.text) == (1, "text")
+    assert vars(new) == vars(thing)
+
+
+def test_makers_that_wait_for_each_other():
+    """A limit that users raised does not lead to a full stack."""
+    script = """
+import sys, regraft
+from regraft._walk import Walk
+class Node:
+    def __init__(self, child):
+        self.child = child
+regraft.register_copier(Node, lambda node, copy: Node(copy(node.child)))
+node = None
+for _ in range(20_000):
+    node = Node(node)
+sys.setrecursionlimit(10_000_000)
+try:
+    Walk(node).run()
+except regraft.CopyError as error:
+    print(error)
+else:
+    print("done")
+"""
+    assert "done" in in_a_process("-c", script, pure=True)
+    assert "nested too deep" in in_a_process("-c", script, pure=False)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_copiers_for_python_s_own_containers_are_asked_for_empty_ones(pure):
+    script = """
+import regraft
+from keras import layers
+for kind in (list, dict, set):
+    regraft.register_copier(kind, lambda obj, copy: "copied")
+layer = layers.Identity()
+for value in ([], {}, set(), [1], {"a": 1}, {1}):
+    vars(layer)["value"] = value
+    inner = layers.Identity()
+    vars(inner)["thing"] = type("Thing", (), {})()
+    inner.thing.value = value
+    print(regraft.clone(layer).value, regraft.clone(inner).thing.value)
+"""
+    out = in_a_process("-c", script, pure=pure)
+    assert out.split() == ["copied"] * 12
 
 
 # --- models ------------------------------------------------------------------

@@ -275,6 +275,35 @@ def test_what_is_on_a_value_is_copied(value):
     assert new.tag is not value.tag
 
 
+def test_a_namespace_and_the_dict_of_its_attributes():
+    class Thing:
+        pass
+
+    thing = Thing()
+    space = types.SimpleNamespace(thing=thing, weak=weakref.ref(thing), parts=[1])
+    new, attributes = copied([space, vars(space)])
+    assert vars(new) is attributes
+    assert new.weak() is new.thing is not thing
+    assert new.parts == [1]
+    assert new.parts is not space.parts
+    text = refused([vars(space), space])
+    assert "the dict of its attributes is held by another object" in text
+
+
+@pytest.mark.parametrize("items", [{}, {"a": [1]}])
+def test_a_dict_that_is_its_own_attributes(items):
+    class Attributes(dict):
+        def __init__(self, items):
+            super().__init__(items)
+            self.__dict__ = self
+
+    value = Attributes(items)
+    new = copied(value)
+    new.x = 1
+    assert new == {**items, "x": 1}
+    assert value == items
+
+
 # --- weak things ---------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ class Agenda(Core):
     def clear_agenda(self) -> None:
         """Forgets what was put off."""
         self.pending.clear()
+        self.with_ids.clear()
         self._hashed: list[Waiting] = []
         self._later: list[Callable[[], None]] = []
         self._references: list[weakref.ref[Any]] = []
@@ -115,23 +116,22 @@ class Agenda(Core):
             self._fill_shells()
 
     def _fill_shells(self) -> None:
-        pending, seen = self.pending, len(self._references)
+        pending, references = self.pending, self._references
         while True:
+            known = len(references)
             while pending:
                 fill, obj, new = pending.pop()
                 fill(self, obj, new)
-                if len(self._references) != seen:
-                    seen = len(self._references)
+                if len(references) != known:
+                    known = len(references)
                     self._holders[address(obj)] = (fill, obj, new)
             if self._later:
                 action = self._later.pop()
                 action()
-                if len(self._references) != seen:
-                    seen = len(self._references)
+                if len(references) != known:
                     self._holders[address(action)] = (_act, action, None)
-            elif self._references:
+            elif references:
                 self._renew_references()
-                seen = len(self._references)
             else:
                 break
 
@@ -139,14 +139,15 @@ class Agenda(Core):
         """Fills a shell ahead of its turn."""
         fill, obj, new = self.pending[place]
         self.pending[place] = (_do_nothing, None, None)
-        count = len(self._references)
+        known = len(self._references)
         fill(self, obj, new)
-        if len(self._references) != count:
+        if len(self._references) != known:
             self._holders[address(obj)] = (fill, obj, new)
 
     def _renew_references(self) -> None:
         """Points weak references at copies, where their targets were copied."""
-        references, self._references = self._references, []
+        references = self._references.copy()
+        self._references.clear()
         for reference in references:
             if address(reference) not in self.memo:
                 self.memo[address(reference)] = aimed_at_copy(self, reference)

@@ -217,7 +217,7 @@ class _CloneRules(Rules):
         return self.spread.assign(walk.variables, (old for old, _ in walk.optimizers))
 
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
-        if self.compiled == "drop" and isinstance(obj, _keras.Trainer):
+        if self.compiled == "drop":
             _keras.drop_compile_state(state)
 
     def value(self, variable: Any) -> Any:

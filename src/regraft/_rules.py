@@ -24,7 +24,7 @@ class Rules:
         return _keras.raw_value(variable)
 
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
-        """Edits the attributes that an operation hands to its copy."""
+        """Edits the attributes that a trainer hands to its copy."""
 
     # The device to which all values go; None leaves each where it is.
     device: Any = None

@@ -112,7 +112,7 @@ class _Compiled(Rules):
         self._dropped = dropped
 
     def attributes(self, obj: Any, state: dict[str, Any]) -> None:
-        if self._dropped and isinstance(obj, _keras.Trainer):
+        if self._dropped:
             _keras.drop_compile_state(state)
 
 

@@ -79,7 +79,6 @@ class Walk(Agenda):
         self.functions: list[types.FunctionType] = []
         self.wiring = self.new_wiring()
         self._trackers: list[tuple[Any, Any]] = []
-        self._with_ids: list[Any] = []
         self._allocations: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.deepcopied: Any = None  # The memo of objects that copy themselves.
         # Ids are the memo's keys: what was made on the fly must outlive the walk.
@@ -138,16 +137,8 @@ class Walk(Agenda):
                 self._trials[key] = obj, False
         return self._trials[key][1]
 
-    def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
-        """Puts copies of a dict's values into another dict."""
-        copies = state.copy()
-        holds_ids = self.translate(copies)
-        target.update(copies)
-        if holds_ids:
-            self.note_ids(target)
-
     def copy_items_later(self, state: dict[str, Any], target: dict[str, Any]) -> None:
-        """Does that when the rest has been visited."""
+        """Does `copy_items` when the rest has been visited."""
         self.later(lambda: self.copy_items(state, target))
 
     def hold(self, obj: Any) -> Any:
@@ -166,10 +157,6 @@ class Walk(Agenda):
     def note_rebound(self, cells: Iterable[Any]) -> None:
         """Notes cells to which a function assigns: whoever reads them is copied."""
         self._rebound.update(map(address, cells))
-
-    def note_ids(self, container: Any) -> None:
-        """Notes a list, or a dict, among whose values there may be ids of objects."""
-        self._with_ids.append(container)
 
     def new_key(self, key: Any) -> Any:
         """Translates a key that is the `id` of an object, or has one in it."""
@@ -217,7 +204,7 @@ class Walk(Agenda):
     def _copy_root(self) -> Any:
         new = self.copy_of(self.root)
         self.work_off()
-        for container in self._with_ids:
+        for container in self.with_ids:
             replace_values(container, lambda value: with_new_ids(value, self.memo))
         for tracker, twin in self._trackers:
             _keras.index_tracker(tracker, twin, self.memo)

@@ -8,11 +8,29 @@ maker_of(Core *core, PyObject *obj)
     if (maker != NULL || PyErr_Occurred()) {
         return Py_XNewRef(maker);
     }
+    Py_INCREF(kind); /* Who chooses may run any code. */
     maker = PyObject_CallOneArg(core->choose, obj);
     if (maker != NULL && PyDict_SetItem(core->makers, kind, maker) < 0) {
         Py_CLEAR(maker);
     }
+    Py_DECREF(kind);
     return maker;
+}
+
+/* Calls a maker in Python, which may come back here for the parts of the object. That
+   takes room on the stack of C, where Python's own limit, which users may raise, does
+   not count it. */
+static PyObject *
+made_in_python(Core *core, PyObject *maker, PyObject *obj)
+{
+    if (core->depth >= DEEPEST) {
+        return PyErr_Format(PyExc_RecursionError, "%d makers wait for each other",
+                            DEEPEST);
+    }
+    core->depth++;
+    PyObject *new = call(maker, core, obj);
+    core->depth--;
+    return new;
 }
 
 /* The copy of an object that was not met before. */
@@ -25,7 +43,7 @@ made(Core *core, PyObject *obj, PyObject *key)
     }
     PyObject *new = Py_IS_TYPE(maker, Maker_Type)
                         ? make((Maker *)maker, core, obj, key)
-                        : call(maker, core, obj);
+                        : made_in_python(core, maker, obj);
     Py_DECREF(maker);
     return new;
 }
@@ -91,12 +109,10 @@ translated(Core *core, PyObject *value, int *holds_ids)
     return copy_of(core, value);
 }
 
-static PyObject *
+/* Whether there may be ids among the values, or -1 if it failed. */
+static int
 translate(Core *core, PyObject *state)
 {
-    if (!PyDict_Check(state)) {
-        return PyErr_Format(PyExc_TypeError, "expected a dict, received %R", state);
-    }
     int holds_ids = 0;
     Py_ssize_t place = 0;
     PyObject *name, *value;
@@ -114,10 +130,98 @@ translate(Core *core, PyObject *state)
         Py_DECREF(name);
         Py_DECREF(value);
         if (failed) {
-            return NULL;
+            return -1;
         }
     }
-    return PyBool_FromLong(holds_ids);
+    return holds_ids;
+}
+
+static PyObject *
+translate_all(Core *core, PyObject *state)
+{
+    if (!PyDict_Check(state)) {
+        return PyErr_Format(PyExc_TypeError, "expected a dict, received %R", state);
+    }
+    int holds_ids = translate(core, state);
+    return holds_ids < 0 ? NULL : PyBool_FromLong(holds_ids);
+}
+
+/* 0, or -1 if it failed. */
+static int
+copy_items_to(Core *core, PyObject *state, PyObject *target)
+{
+    PyObject *copies = PyDict_Copy(state);
+    int holds_ids = copies == NULL ? -1 : translate(core, copies);
+    int failed = holds_ids < 0 || PyDict_Update(target, copies) ||
+                 (holds_ids && PyList_Append(core->with_ids, target));
+    Py_XDECREF(copies);
+    return failed ? -1 : 0;
+}
+
+static PyObject *
+copy_items(Core *core, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyDict_Check(args[0]) || !PyDict_Check(args[1])) {
+        return PyErr_Format(PyExc_TypeError, "expected two dicts");
+    }
+    return copy_items_to(core, args[0], args[1]) ? NULL : Py_NewRef(Py_None);
+}
+
+/* The copies of the items of a list, in a new one. */
+static PyObject *
+copies_in_list(Core *core, PyObject *items)
+{
+    PyObject *copies = PyList_New(0);
+    /* Makers run any code: the list may become shorter. */
+    for (Py_ssize_t i = 0; copies != NULL && i < PyList_GET_SIZE(items); i++) {
+        PyObject *item = Py_NewRef(PyList_GET_ITEM(items, i));
+        PyObject *new = copy_of(core, item);
+        Py_DECREF(item);
+        if (new == NULL || PyList_Append(copies, new)) {
+            Py_CLEAR(copies);
+        }
+        Py_XDECREF(new);
+    }
+    return copies;
+}
+
+static PyObject *
+copies_of(Core *core, PyObject *items)
+{
+    if (!PyList_Check(items)) {
+        return PyErr_Format(PyExc_TypeError, "expected a list, received %R", items);
+    }
+    return copies_in_list(core, items);
+}
+
+
+/* --- shells ------------------------------------------------------------------------ */
+
+/* Called with the walk, the object and the shell, which make_container() put off. */
+static PyObject *
+fill_list(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Core *core = (Core *)args[0];
+    PyObject *obj = args[1], *new = args[2];
+    PyObject *copies = copies_in_list(core, obj);
+    if (copies == NULL) {
+        return NULL;
+    }
+    int holds_ids = 0;
+    for (Py_ssize_t i = 0; !holds_ids && i < PyList_GET_SIZE(copies); i++) {
+        holds_ids = is_or_holds_id(PyList_GET_ITEM(copies, i));
+    }
+    int failed = PyList_SetSlice(new, 0, PyList_GET_SIZE(new), copies) ||
+                 (holds_ids && PyList_Append(core->with_ids, new));
+    Py_DECREF(copies);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
+fill_names(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    int failed = copy_items_to((Core *)args[0], args[1], args[2]);
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 
@@ -131,11 +235,11 @@ simple_copy(Core *core, PyObject *value)
     PyObject *kind = (PyObject *)Py_TYPE(value);
     Maker *maker = (Maker *)PyDict_GetItemWithError(core->makers, kind);
     if (maker == NULL || !Py_IS_TYPE(maker, Maker_Type) || core->keep != Py_None ||
-        maker->shape == AN_INSTANCE || maker->has_attributes != 0 ||
-        has_simple_items(maker->shape, value) != 1) {
+        maker->shape == AN_INSTANCE || maker->has_attributes != 0) {
         return NULL;
     }
-    return bare_copy(maker->shape, value);
+    Shape shape = maker->shape;
+    return has_simple_items(shape, value) == 1 ? bare_copy(shape, value) : NULL;
 }
 
 /* What stands for an attribute, if it is simple or known; NULL without an exception if

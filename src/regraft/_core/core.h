@@ -5,9 +5,13 @@ typedef struct {
     PyObject *memo;
     PyObject *makers;
     PyObject *pending;
+    PyObject *with_ids;
     PyObject *choose;
     PyObject *keep;
+    int depth; /* how many makers in Python are at work */
 } Core;
+
+#define DEEPEST 5000 /* of them, each of which takes less than 1 kB */
 
 static PyTypeObject *Core_Type;
 static int known_by_hash; /* regraft._identity.IS_AUDITED */

@@ -7,16 +7,12 @@ from typing import Any
 
 from .._atoms import ATOMS
 from .._identity import LARGE, address, may_hold_ids
-from .simple import is_simple_dict
 
 Maker = Callable[[Any, Any], Any]
 Fill = Callable[[Any, Any, Any], None]
 Keep = Callable[[Any], bool]
 
 _MISSING: Any = object()
-
-# Empty ones are the most common objects of all: torch's modules hold a dozen.
-_MAY_BE_EMPTY = frozenset({dict, list, set})
 
 
 class Core:
@@ -31,6 +27,7 @@ class Core:
         memo: The copies of what was met, by the addresses of the originals.
         makers: Who makes copies of objects of a class, as far as it was asked.
         pending: Shells that wait to be filled: `(fill, original, shell)`.
+        with_ids: Lists, and dicts, among whose values there may be ids of objects.
         keep: What was given.
     """
 
@@ -44,10 +41,10 @@ class Core:
         self.memo: dict[int, Any] = {} if memo is None else memo
         self.makers: dict[type, Maker] = {}
         self.pending: list[tuple[Fill, Any, Any]] = []
+        self.with_ids: list[Any] = []
         self._choose = choose
-        # What may be used without asking `keep`, which wants to see everything.
+        # Those that may be used without asking `keep`, which wants to see everything.
         self._quick_makers = self.makers if keep is None else {}
-        self._empties = _MAY_BE_EMPTY if keep is None else frozenset[type]()
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""
@@ -77,7 +74,7 @@ class Core:
         Returns:
             Whether there may be ids among them, which are to be translated later.
         """
-        memo, makers, empties = self.memo, self._quick_makers, self._empties
+        memo, makers = self.memo, self._quick_makers
         holds_ids = False
         for name, value in state.items():
             kind = type(value)
@@ -88,8 +85,6 @@ class Core:
             key = address(value)
             if key in memo:
                 state[name] = memo[key]
-            elif kind in empties and not value:
-                state[name] = memo[key] = kind()
             elif kind is tuple and ATOMS.issuperset(map(type, value)):
                 holds_ids = holds_ids or may_hold_ids(value)
             elif kind in makers:
@@ -98,13 +93,25 @@ class Core:
                 state[name] = self.copy_of(value)
         return holds_ids
 
+    def copy_items(self, state: dict[str, Any], target: dict[str, Any]) -> None:
+        """Puts copies of a dict's values into another dict."""
+        copies = dict.copy(state)
+        holds_ids = self.translate(copies)
+        target.update(copies)
+        if holds_ids:
+            self.with_ids.append(target)
+
+    def copies_of(self, items: list[Any]) -> list[Any]:
+        """Returns a new list, of the copies of items."""
+        return [self.copy_of(item) for item in list.__iter__(items)]
+
     def settle(self, state: dict[str, Any]) -> bool:
         """Puts copies in the place of values, until one is neither simple nor known.
 
         Returns:
             Whether it came to the end.
         """
-        memo, empties = self.memo, self._empties
+        memo, makers = self.memo, self._quick_makers
         for name, value in state.items():
             kind = type(value)
             if kind in ATOMS:
@@ -117,12 +124,12 @@ class Core:
             elif kind is tuple:
                 if not ATOMS.issuperset(map(type, value)) or may_hold_ids(value):
                     return False
-            elif kind is dict and dict in empties and is_simple_dict(value):
-                state[name] = memo[key] = value.copy()
-            elif kind in empties and not value:
-                state[name] = memo[key] = kind()
             else:
-                return False
+                bare_copy = getattr(makers.get(kind), "bare_copy", None)
+                copy = None if bare_copy is None else bare_copy(value)
+                if copy is None:
+                    return False
+                state[name] = memo[key] = copy
         return True
 
     def remember(self, obj: Any, new: Any) -> Any:

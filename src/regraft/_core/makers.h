@@ -2,10 +2,12 @@
 
 typedef enum { A_LIST, A_DICT, AN_ORDERED_DICT, A_SET, AN_INSTANCE } Shape;
 
-static PyTypeObject *const BASES[] = {&PyList_Type, &PyDict_Type, &PyODict_Type,
-                                      &PySet_Type, &PyBaseObject_Type};
+static PyTypeObject *bases[5];    /* of each shape */
 static PyObject *constructors[5]; /* `__new__` of each */
 static PyObject *set_update;      /* set.update */
+static PyObject *no_arguments;    /* () */
+static PyObject *dict_name;       /* "__dict__" */
+static PyObject *fills[2];        /* `fill_list` and `fill_names`, by shape */
 
 typedef struct {
     PyObject_HEAD
@@ -16,9 +18,37 @@ typedef struct {
     PyObject *noted_in;     /* or NULL, as the next two */
     PyObject *without;
     PyObject *stands_alone;
+    PyTypeObject *known;    /* the class of the last object, or NULL */
 } Maker;
 
 static PyTypeObject *Maker_Type;
+
+/* A shell of the class of an object. `__new__` checks whether it serves that class; once
+   it has, it need not be asked again. */
+static PyObject *
+new_shell(Maker *maker, PyObject *obj)
+{
+    PyTypeObject *kind = Py_TYPE(obj);
+    if (maker->known == kind) {
+        return bases[maker->shape]->tp_new(kind, no_arguments, NULL);
+    }
+    Py_INCREF(kind);
+    PyObject *new = PyObject_CallOneArg(constructors[maker->shape], (PyObject *)kind);
+    if (new == NULL) {
+        Py_DECREF(kind);
+        return NULL;
+    }
+    Py_XSETREF(maker->known, kind);
+    return new;
+}
+
+/* What `object.__setattr__` does with a `__dict__`. `PyObject_GenericSetDict` leaves
+   Python 3.13 the attributes that lie in the object itself. */
+static int
+set_attributes(PyObject *new, PyObject *state)
+{
+    return PyObject_GenericSetAttr(new, dict_name, state);
+}
 
 
 /* --- containers -------------------------------------------------------------------- */
@@ -89,7 +119,7 @@ bare_copy(Shape shape, PyObject *obj)
     case A_SET:
         return PySet_New(obj);
     default:
-        return PyObject_CallNoArgs((PyObject *)&PyODict_Type);
+        return PyODict_New();
     }
 }
 
@@ -102,18 +132,45 @@ settle_attributes(Core *core, PyObject *obj, PyObject *new)
     if (state == NULL) {
         return -1;
     }
-    int settled = PyDict_GET_SIZE(state) == 0;
+    int settled = 0;
     /* A dict that is met elsewhere is often the object itself. */
-    if (!settled && find(core, state) == NULL && !PyErr_Occurred()) {
-        PyObject *copies = PyDict_Copy(state);
-        settled = copies == NULL ? -1 : settle(core, copies);
-        if (settled == 1 && PyObject_GenericSetDict(new, copies, NULL) < 0) {
-            settled = -1;
+    if (find(core, state) == NULL && !PyErr_Occurred()) {
+        settled = PyDict_GET_SIZE(state) == 0;
+        if (!settled) {
+            PyObject *copies = PyDict_Copy(state);
+            settled = copies == NULL ? -1 : settle(core, copies);
+            if (settled == 1 && set_attributes(new, copies) < 0) {
+                settled = -1;
+            }
+            Py_XDECREF(copies);
         }
-        Py_XDECREF(copies);
     }
     Py_DECREF(state);
     return PyErr_Occurred() ? -1 : settled;
+}
+
+static int
+has_names(PyObject *items)
+{
+    Py_ssize_t place = 0;
+    PyObject *key;
+    while (PyDict_Next(items, &place, &key, NULL)) {
+        if (!PyUnicode_CheckExact(key)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What fills the copy of a container. */
+static PyObject *
+fill_of(Maker *maker, PyObject *obj)
+{
+    int is_list = Py_IS_TYPE(obj, &PyList_Type);
+    if (is_list || (Py_IS_TYPE(obj, &PyDict_Type) && has_names(obj))) {
+        return fills[maker->shape];
+    }
+    return maker->fill;
 }
 
 static PyObject *
@@ -123,9 +180,7 @@ make_container(Maker *maker, Core *core, PyObject *obj, PyObject *key)
     int is_bare = simple == 1 && !maker->has_attributes;
     PyObject *new = NULL;
     if (simple >= 0) {
-        new = is_bare ? bare_copy(maker->shape, obj)
-                      : PyObject_CallOneArg(constructors[maker->shape],
-                                            (PyObject *)Py_TYPE(obj));
+        new = is_bare ? bare_copy(maker->shape, obj) : new_shell(maker, obj);
     }
     if (new == NULL || PyDict_SetItem(core->memo, key, new) < 0) {
         goto fail;
@@ -133,7 +188,7 @@ make_container(Maker *maker, Core *core, PyObject *obj, PyObject *key)
     if (!is_bare) {
         simple = simple ? settle_attributes(core, obj, new) : 0;
         if (simple < 0 || (simple ? add_items(maker->shape, new, obj)
-                                  : put_off(core, maker->fill, obj, new))) {
+                                  : put_off(core, fill_of(maker, obj), obj, new))) {
             goto fail;
         }
     }
@@ -174,7 +229,7 @@ give_attributes(Maker *maker, Core *core, PyObject *obj, PyObject *new, PyObject
         settled = settle(core, copies);
     }
     if (settled == 1) {
-        settled = PyObject_GenericSetDict(new, copies, NULL);
+        settled = set_attributes(new, copies);
     }
     else if (settled == 0) {
         settled = put_off(core, maker->fill, obj, new);
@@ -207,7 +262,7 @@ make_instance(Maker *maker, Core *core, PyObject *obj, PyObject *key)
         new = Py_NewRef(obj);
     }
     else if (alone == 0) {
-        new = PyObject_CallOneArg(constructors[AN_INSTANCE], (PyObject *)Py_TYPE(obj));
+        new = new_shell(maker, obj);
     }
     if (new == NULL || PyDict_SetItem(core->memo, key, new) < 0) {
         goto fail;
@@ -264,6 +319,7 @@ new_maker(Shape shape, PyObject *fill)
         maker->has_attributes = 0;
         maker->fill = Py_NewRef(fill);
         maker->noted_in = maker->without = maker->stands_alone = NULL;
+        maker->known = NULL;
         PyObject_GC_Track(maker);
     }
     return maker;
@@ -273,17 +329,21 @@ static PyObject *
 container_maker(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"base", "kind", "fill", "has_attributes", NULL};
-    PyObject *base, *kind, *fill, *has_attributes;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO$O", names, &base, &kind,
+    PyObject *base, *kind, *fill, *has_attributes = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$O", names, &base, &kind,
                                      &fill, &has_attributes)) {
         return NULL;
     }
     Shape shape = A_LIST;
-    while (shape < AN_INSTANCE && base != (PyObject *)BASES[shape]) {
+    while (shape < AN_INSTANCE && base != (PyObject *)bases[shape]) {
         shape++;
     }
     if (shape == AN_INSTANCE) {
-        return PyErr_Format(PyExc_KeyError, "%R", base);
+        PyErr_SetObject(PyExc_KeyError, base);
+        return NULL;
+    }
+    if (has_attributes == NULL) {
+        return PyErr_Format(PyExc_TypeError, "expected `has_attributes`");
     }
     Maker *maker = new_maker(shape, fill);
     if (maker != NULL) {

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from .._identity import address
+from .._atoms import ATOMS
+from .._identity import address, may_hold_ids
 from .core import Fill, Maker
 from .simple import are_names, is_simple_dict, is_simple_list, is_simple_set
 
@@ -25,39 +26,63 @@ def container_maker(
         has_attributes: Whether its objects have, apart from items, nothing but a dict
             of attributes (True), or nothing at all (False). None if more.
     """
-    if base is OrderedDict:
-        return _ordered_maker(kind, fill)
     is_simple, add = _CONTENTS[base]
-    blank, size = base.__new__, base.__len__
+    blank = base.__new__
+
+    def bare_copy(obj: Any) -> Any:
+        """Copies what has simple items and nothing else; None for everything else."""
+        if not is_simple(obj):
+            return None
+        new = blank(kind)
+        add(new, obj)
+        return new
 
     def make(walk: Any, obj: Any) -> Any:
-        memo = walk.memo
-        new = memo[address(obj)] = blank(kind)
-        is_done = has_attributes is not None and (not size(obj) or is_simple(obj))
+        new = walk.memo[address(obj)] = blank(kind)
+        is_done = has_attributes is not None and is_simple(obj)
         if is_done and (not has_attributes or _settle_attributes(walk, obj, new)):
             add(new, obj)
             return new
-        walk.fill_later(fill, obj, new)
+        walk.fill_later(_fill_of(obj) or fill, obj, new)
         return new
 
+    if has_attributes is False:
+        make.bare_copy = bare_copy  # type: ignore[attr-defined]
     return make
+
+
+def _fill_of(obj: Any) -> Fill | None:
+    """Returns what fills the copy of an ordinary container."""
+    if type(obj) is list:
+        return _fill_list
+    return _fill_names if type(obj) is dict and are_names(obj) else None
+
+
+def _fill_list(walk: Any, obj: Any, new: Any) -> None:
+    new[:] = walk.copies_of(obj)
+    if may_hold_ids(new):
+        walk.with_ids.append(new)
+
+
+def _fill_names(walk: Any, obj: Any, new: Any) -> None:
+    walk.copy_items(obj, new)
 
 
 def _settle_attributes(walk: Any, obj: Any, new: Any) -> bool:
     state, memo = _attributes(obj, "__dict__"), walk.memo
-    if not state:
-        return True
     if address(state) in memo:  # It is met elsewhere; often it is the object itself.
         return False
+    if not state:
+        return True
     if len(state) == 1:
         # Keras wraps every list, dict and set on a layer, and lets each know who
         # watches it: they are a quarter of all objects.
         ((name, value),) = state.items()
-        twin = memo.get(address(value))
+        twin = None if type(value) in ATOMS else memo.get(address(value))
         if twin is not None:
             _attributes(new, "__dict__")[name] = twin
             return True
-    state = state.copy()
+    state = dict.copy(state)
     if not walk.settle(state):
         return False
     object.__setattr__(new, "__dict__", state)
@@ -72,22 +97,21 @@ def _add_to_dict(new: Any, obj: Any) -> None:
     dict.update(new, dict.items(obj))
 
 
+def _is_empty_ordered_dict(obj: Any) -> bool:
+    """An `OrderedDict` has attributes, though hardly anybody gives it one."""
+    return type(obj) is OrderedDict and not obj and not obj.__dict__
+
+
+def _add_nothing(new: Any, obj: Any) -> None:
+    pass
+
+
 _CONTENTS: dict[type, tuple[Callable[[Any], bool], Callable[[Any, Any], None]]] = {
     list: (is_simple_list, _add_to_list),
     dict: (is_simple_dict, _add_to_dict),
+    OrderedDict: (_is_empty_ordered_dict, _add_nothing),
     set: (is_simple_set, set.update),
 }
-
-
-def _ordered_maker(kind: Any, fill: Fill) -> Maker:
-    def make(walk: Any, obj: Any) -> Any:
-        if kind is OrderedDict and not obj and not obj.__dict__:
-            return walk.remember(obj, OrderedDict())
-        new = walk.remember(obj, OrderedDict.__new__(kind))
-        walk.fill_later(fill, obj, new)
-        return new
-
-    return make
 
 
 def instance_maker(
@@ -114,7 +138,7 @@ def instance_maker(
             return walk.remember(obj, obj)
         new = walk.memo[address(obj)] = object.__new__(type(obj))
         if state:
-            state = state.copy()
+            state = dict.copy(state)
             if without is not None:
                 state[without] = None
             if walk.settle(state):

@@ -36,9 +36,11 @@ core_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     core->memo = PyDict_New();
     core->makers = PyDict_New();
     core->pending = PyList_New(0);
+    core->with_ids = PyList_New(0);
     core->choose = Py_NewRef(Py_None);
     core->keep = Py_NewRef(Py_None);
-    if (core->memo == NULL || core->makers == NULL || core->pending == NULL) {
+    if (core->memo == NULL || core->makers == NULL || core->pending == NULL ||
+        core->with_ids == NULL) {
         Py_CLEAR(core);
     }
     return (PyObject *)core;
@@ -65,8 +67,6 @@ core_init(Core *core, PyObject *args, PyObject *keywords)
     return 0;
 }
 
-/* There is no `tp_clear`, as for a tuple: what is held here breaks cycles itself, and
-   is there as long as a walk can be asked. */
 static int
 core_traverse(Core *core, visitproc visit, void *arg)
 {
@@ -74,8 +74,19 @@ core_traverse(Core *core, visitproc visit, void *arg)
     Py_VISIT(core->memo);
     Py_VISIT(core->makers);
     Py_VISIT(core->pending);
+    Py_VISIT(core->with_ids);
     Py_VISIT(core->choose);
     Py_VISIT(core->keep);
+    return 0;
+}
+
+/* Dicts and lists break cycles themselves, and are there as long as a walk can be
+   asked. */
+static int
+core_clear(Core *core)
+{
+    Py_SETREF(core->choose, Py_NewRef(Py_None));
+    Py_SETREF(core->keep, Py_NewRef(Py_None));
     return 0;
 }
 
@@ -87,6 +98,7 @@ core_dealloc(Core *core)
     Py_XDECREF(core->memo);
     Py_XDECREF(core->makers);
     Py_XDECREF(core->pending);
+    Py_XDECREF(core->with_ids);
     Py_XDECREF(core->choose);
     Py_XDECREF(core->keep);
     type->tp_free((PyObject *)core);
@@ -97,6 +109,7 @@ static PyMemberDef core_members[] = {
     {"memo", T_OBJECT_EX, offsetof(Core, memo), READONLY, NULL},
     {"makers", T_OBJECT_EX, offsetof(Core, makers), READONLY, NULL},
     {"pending", T_OBJECT_EX, offsetof(Core, pending), READONLY, NULL},
+    {"with_ids", T_OBJECT_EX, offsetof(Core, with_ids), READONLY, NULL},
     {"keep", T_OBJECT_EX, offsetof(Core, keep), READONLY, NULL},
     {NULL},
 };
@@ -106,7 +119,9 @@ static PyMemberDef core_members[] = {
 static PyMethodDef core_methods[] = {
     {"maker", METHOD(maker_of), METH_O, NULL},
     {"copy_of", METHOD(copy_of), METH_O, NULL},
-    {"translate", METHOD(translate), METH_O, NULL},
+    {"translate", METHOD(translate_all), METH_O, NULL},
+    {"copy_items", METHOD(copy_items), METH_FASTCALL, NULL},
+    {"copies_of", METHOD(copies_of), METH_O, NULL},
     {"settle", METHOD(settle_all), METH_O, NULL},
     {"remember", METHOD(remember), METH_FASTCALL, NULL},
     {"known", METHOD(known), METH_O, NULL},
@@ -120,6 +135,7 @@ static PyType_Slot core_slots[] = {
     {Py_tp_new, core_new},
     {Py_tp_init, core_init},
     {Py_tp_traverse, core_traverse},
+    {Py_tp_clear, core_clear},
     {Py_tp_dealloc, core_dealloc},
     {Py_tp_members, core_members},
     {Py_tp_methods, core_methods},
@@ -144,6 +160,7 @@ maker_traverse(Maker *maker, visitproc visit, void *arg)
     Py_VISIT(maker->noted_in);
     Py_VISIT(maker->without);
     Py_VISIT(maker->stands_alone);
+    Py_VISIT(maker->known);
     return 0;
 }
 
@@ -156,6 +173,7 @@ maker_dealloc(Maker *maker)
     Py_XDECREF(maker->noted_in);
     Py_XDECREF(maker->without);
     Py_XDECREF(maker->stands_alone);
+    Py_XDECREF(maker->known);
     PyObject_GC_Del(maker);
     Py_DECREF(type);
 }
@@ -183,6 +201,11 @@ static PyType_Spec maker_spec = {
 
 
 /* --- the module -------------------------------------------------------------------- */
+
+static PyMethodDef fill_methods[] = {
+    {"fill_list", METHOD(fill_list), METH_FASTCALL, NULL},
+    {"fill_names", METHOD(fill_names), METH_FASTCALL, NULL},
+};
 
 static PyMethodDef functions[] = {
     {"container_maker", METHOD(container_maker), METH_VARARGS | METH_KEYWORDS, NULL},
@@ -233,12 +256,24 @@ static int
 prepare(void)
 {
     PyObject *is_audited = from_regraft("regraft._identity", "IS_AUDITED");
+    if (is_audited == NULL) {
+        return -1;
+    }
     known_by_hash = is_audited == Py_True;
-    Py_XDECREF(is_audited);
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(BASES); i++) {
-        constructors[i] = PyObject_GetAttrString((PyObject *)BASES[i], "__new__");
+    Py_DECREF(is_audited);
+    bases[A_LIST] = &PyList_Type;
+    bases[A_DICT] = &PyDict_Type;
+    bases[AN_ORDERED_DICT] = &PyODict_Type;
+    bases[A_SET] = &PySet_Type;
+    bases[AN_INSTANCE] = &PyBaseObject_Type;
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(bases); i++) {
+        constructors[i] = PyObject_GetAttrString((PyObject *)bases[i], "__new__");
     }
     set_update = PyObject_GetAttrString((PyObject *)&PySet_Type, "update");
+    no_arguments = PyTuple_New(0);
+    dict_name = PyUnicode_InternFromString("__dict__");
+    fills[A_LIST] = PyCFunction_New(&fill_methods[0], NULL);
+    fills[A_DICT] = PyCFunction_New(&fill_methods[1], NULL);
     Core_Type = (PyTypeObject *)PyType_FromSpec(&core_spec);
     Maker_Type = (PyTypeObject *)PyType_FromSpec(&maker_spec);
     return PyErr_Occurred() ? -1 : learn_atoms();

@@ -36,6 +36,26 @@ may_be_id(PyObject *value)
     return overflow > 0 || (overflow == 0 && number > LARGE);
 }
 
+/* `regraft._identity.may_hold_ids` of a list of this one value, as far as it is not
+   nested: 1 for a tuple or frozenset that has others inside, which is looked at later. */
+static int
+is_or_holds_id(PyObject *value)
+{
+    if (PyFrozenSet_CheckExact(value)) {
+        return PySet_GET_SIZE(value) > 0;
+    }
+    if (!PyTuple_CheckExact(value)) {
+        return may_be_id(value);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+        PyObject *item = PyTuple_GET_ITEM(value, i);
+        if (may_be_id(item) || PyTuple_CheckExact(item) || PyFrozenSet_CheckExact(item)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whether both models can share a value, which is no id. */
 static inline int
 is_simple(PyObject *value)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from .._atoms import ATOMS, NAMES
+from .._atoms import ATOMS
 from .._core import Fill, are_atoms, container_maker, needs_hash
 from .._identity import address, may_hold_ids
 from .._parts import mapping_behind, memory_of, slots_of, start_of
@@ -35,22 +35,17 @@ def _tailor(base: Any, fill: Fill) -> Tailor:
 
 
 def _fill_list(walk: Any, obj: Any, new: Any) -> None:
-    copy_of = walk.copy_of
-    items = [x if type(x) in ATOMS else copy_of(x) for x in list.__iter__(obj)]
+    items = walk.copies_of(obj)
     list.clear(new)
     list.extend(new, items)
     if may_hold_ids(items):
-        walk.note_ids(new)
-    if type(obj) is not list:
-        fill_attributes(walk, obj, new)
+        walk.with_ids.append(new)
+    fill_attributes(walk, obj, new)
 
 
 def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
     copy_of = walk.copy_of
     kind = type(obj)
-    if kind is dict and NAMES.issuperset(map(type, obj)):
-        walk.copy_items(obj, new)
-        return
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
     if issubclass(kind, defaultdict):
         new.default_factory = copy_of(obj.default_factory)
@@ -61,7 +56,7 @@ def _fill_dict(walk: Any, obj: Any, new: Any) -> None:
         for key, value in items:
             base.__setitem__(new, translate(key), value)
         if may_hold_ids(value for _, value in items):
-            walk.note_ids(new)
+            walk.with_ids.append(new)
 
     if any(needs_hash(key) for key, _ in items):
         for key, _ in items:

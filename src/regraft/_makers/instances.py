@@ -25,9 +25,10 @@ def fill_attributes(walk: Any, obj: Any, new: Any) -> None:
     kind = type(obj)
     if kind.__dictoffset__:
         state = object.__getattribute__(obj, "__dict__")
+        own = object.__getattribute__(new, "__dict__")
         known = walk.memo.get(address(state))
-        if known is None:
-            walk.copy_items(state, object.__getattribute__(new, "__dict__"))
+        if known is None or known is own:
+            walk.copy_items(state, own)
         else:  # A dict that is met elsewhere, often the object itself.
             object.__setattr__(new, "__dict__", known)
     fill_slots(walk, obj, new)
@@ -184,7 +185,13 @@ def copy_by_attributes(obj: Any, walk: Any) -> Any:
 
 def make_namespace(walk: Any, obj: Any) -> Any:
     """Copies a namespace as any object, though its class says how it is pickled."""
+    if walk.known(vars(obj)) is not None:
+        reason = (
+            "the dict of its attributes is held by another object, and a namespace "
+        )
+        raise refuse(walk, obj, reason + "cannot be given the copy of that")
     new = walk.remember(obj, types.SimpleNamespace.__new__(type(obj)))
+    walk.remember(vars(obj), vars(new))
     walk.fill_later(fill_attributes, obj, new)
     return new
 

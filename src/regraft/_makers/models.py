@@ -71,11 +71,13 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     # Node lists come before other attributes, which may hold the same lists:
     # following those would drag in the calls of other models.
     for name in _keras.NODE_LISTS:
-        if name in state:
-            _hollow_list(walk, state[name], name)
+        nodes = state.get(name)
+        if nodes is not None and address(nodes) not in memo:
+            _hollow_list(walk, nodes, name)
     for name in _keras.LOSS_LISTS:
         losses = state.get(name)
-        if losses and not all(walk.backend.is_concrete(loss) for loss in losses):
+        is_new = losses and address(losses) not in memo
+        if is_new and not all(map(walk.backend.is_concrete, losses)):
             _hollow_list(walk, losses, name)
     if _keras.is_graph(obj):
         walk.wiring.note_graph(obj, new)
@@ -87,8 +89,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
                 _copy_index(walk, state.get(name))
     if is_trainer:
         _keras.drop_runtime_state(state)
-    walk.rules.attributes(obj, state)
-    if is_trainer:
+        walk.rules.attributes(obj, state)
         walk.hold(list(state.values()))  # Some were made just now.
     _keras.rebind_wrappers(obj, new, state, memo)
     holds_ids = walk.translate(state)
@@ -98,7 +99,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
     else:  # Filled once more, now that the targets of weak references are known.
         shared.update(state)
     if holds_ids:
-        walk.note_ids(vars(new))
+        walk.with_ids.append(vars(new))
     fill_slots(walk, obj, new)
 
 
@@ -111,20 +112,13 @@ def _copy_index(walk: Any, index: Any) -> None:
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     """Makes a list of the same class, for what will turn out to be the copy's."""
-    memo, key = walk.memo, address(nodes)
-    if key in memo:
-        return
-    kind = type(nodes)
-    new = memo[key] = list.__new__(kind)
+    memo, kind = walk.memo, type(nodes)
+    new = memo[address(nodes)] = list.__new__(kind)
     inbound = name == _keras.NODE_LISTS[0]
     walk.wiring.note_list(nodes, new, inbound=inbound)
     if kind is list:
         return
-    attributes = nodes.__dict__
-    if kind is _keras.TrackedList and attributes.keys() == {"tracker"}:
-        new.tracker = walk.copy_of(attributes["tracker"])
-        return
-    for attribute, value in attributes.items():
+    for attribute, value in nodes.__dict__.items():
         if address(value) in memo:
             twin = memo[address(value)]
         elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
