@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from .._identity import address
 from .._parts import memory_of
+from ._host_memory import copy_blocks
 
 
 def copy_values(
@@ -26,26 +27,46 @@ def copy_values(
         if not can_wait(value, walk):
             note_memory(value, walk)
     if walk.rules.device is None:
-        _copy_together([value for value in values if value.is_cuda], walk)
+        _copy_together(values, walk)
     with torch.no_grad():
         return [copied(value, walk) for value in values]
 
 
 def _copy_together(values: list[Any], walk: Any) -> None:
-    """Copies parameters on a GPU, where the launch for each would take most time."""
-    alike: dict[Any, tuple[list[Any], list[Any]]] = {}
+    """Copies parameters on a GPU, and large ones on the host, all at once.
+
+    On a GPU the launch for each would take most time; for the host see `copy_blocks`.
+    """
+    pairs: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
+        if not value.is_cuda and not _is_large_block(value):
+            continue
         is_new = walk.known(value) is None and not _is_common(value, walk)
         if is_new and can_wait(value, walk):
-            # Of mixed dtypes each would be copied by itself after all.
-            olds, news = alike.setdefault((value.device, value.dtype), ([], []))
+            # On a GPU, of mixed dtypes each would be copied by itself after all.
+            alike = (value.device, value.dtype) if value.is_cuda else "host"
+            olds, news = pairs.setdefault(alike, ([], []))
             olds.append(value)
             news.append(torch.empty_like(value))
             new = walk.remember(value, _like(value, news[-1]))
             _copy_gradient(value, new, walk)
-    with torch.no_grad():
-        for olds, news in alike.values():
-            torch._foreach_copy_(news, olds)
+    for alike, (olds, news) in pairs.items():
+        if alike == "host":
+            blocks = [
+                (new.data_ptr(), old.data_ptr(), old.nbytes)
+                for old, new in zip(olds, news, strict=True)
+            ]
+            copy_blocks(blocks, torch.get_num_threads(), (olds, news))
+        else:
+            with torch.no_grad():
+                torch._foreach_copy_(news, olds)
+
+
+def _is_large_block(value: Any) -> bool:
+    """Tells whether torch would copy bytes on the host, and with several threads."""
+    if not value.is_cpu or value.numel() < 1 << 15:
+        return False
+    return value.is_contiguous() and not value.is_conj() and not value.is_neg()
 
 
 def copied(value: Any, walk: Any) -> Any:

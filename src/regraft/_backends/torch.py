@@ -98,8 +98,7 @@ def _fill_module(walk: Any, module: Any, new: Any) -> None:
         waiting = (x is None or can_wait(x, walk) for x in parameters.values())
         if all(waiting):
             _list_later(walk, parameters)
-    walk.translate(state)
-    vars(new).update(state)
+    walk.copy_items(state, vars(new))
     fill_slots(walk, module, new)
     if compiled is not None:
         new._compiled_call_impl = _compiled_alike(compiled, new._call_impl)
