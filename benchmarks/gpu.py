@@ -68,6 +68,7 @@ def main() -> None:
             sys.exit(f"No GPU: the device is a {child.device.kind}.")
         child.run(SMALL if arguments.small else MODELS)
         return
+    compile_core()
     results = {b: run_backend(b, arguments.small) for b in arguments.backends}
     print(table(results))
     if arguments.small:
@@ -77,6 +78,12 @@ def main() -> None:
     beside = folder / f".{os.getpid()}-gpu.json"
     beside.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     os.replace(beside, folder / "gpu.json")
+
+
+def compile_core() -> None:
+    """Does for a checkout what an installation does: regraft is not installed here."""
+    script = Path(__file__).parents[1] / "hatch_build.py"
+    subprocess.run([sys.executable, str(script)], check=True)
 
 
 def run_backend(backend: str, small: bool) -> dict[str, Any]:
