@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
+from keras.src.saving.serialization_lib import SafeModeScope
 
 import regraft as rg
 
@@ -121,6 +122,19 @@ def test_modules_of_torch_draw_as_their_constructors_do():
     assert new.module[0].weight is new.variables[0].value
     for name, value in states(wrapper).items():
         np.testing.assert_array_equal(value, old[name])
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="modules of torch")
+def test_a_configuration_with_trained_weights_is_no_start():
+    """So it is when files are trusted, and on older versions of Keras."""
+    wrapper = layers.TorchModuleWrapper(torch.nn.Linear(3, 4), output_shape=(None, 4))
+    wrapper.build((None, 3))
+    with torch.no_grad():
+        wrapper.module.weight.fill_(7)
+    with SafeModeScope(False):
+        new = rg.clone(wrapper, weights="fresh", seed=1)
+    assert not np.any(states(new)["weight"] == 7)
+    assert np.all(states(wrapper)["weight"] == 7)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="modules of torch")

@@ -14,6 +14,7 @@ from typing import Any
 from . import _keras
 from ._atoms import ATOMS
 from ._core import Keep, Maker
+from ._errors import CopyError
 from ._identity import address
 from ._makers import share
 from ._rules import Rules
@@ -183,7 +184,13 @@ def quantized_again(layer: Any, keep: Keep | None) -> Any:
 
 
 def constructed_again(layer: Any) -> Any:
-    """Makes the layer again from its configuration, as Keras would."""
+    """Makes the layer again from its configuration, as Keras would.
+
+    Not if that has trained weights in it, as the pickle of a module of torch does.
+    """
+    with suppress(CopyError):  # What is kept, since it cannot be copied.
+        if _keras.describes_weights(Walk(layer).run()):
+            return None
     ghost, shapes = _keras.made_again(layer), _keras.build_shapes(layer)
     if ghost is not None and shapes is not None and not ghost.built:
         try:

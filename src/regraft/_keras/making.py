@@ -7,10 +7,14 @@ import inspect
 from contextlib import suppress
 from typing import Any
 
+import keras
+from keras import ops
 from keras.src.layers.layer import Layer
 from keras.src.utils.python_utils import is_default
 
+from .. import _backends
 from .classes import Model, Variable, is_of_keras
+from .layers import own_variables
 from .trees import leaves
 
 
@@ -113,6 +117,30 @@ def plain_config(layer: Any) -> dict[str, Any] | None:
     config: dict[str, Any] = layer.get_config()
     is_plain = not any(isinstance(x, Layer | Variable) for x in leaves(config))
     return config if is_plain else None
+
+
+def describes_weights(layer: Any) -> bool:
+    """Tells whether a layer's configuration becomes another one with other weights.
+
+    Args:
+        layer: The layer, whose weights are others afterwards.
+    """
+    backend = _backends.active()
+    try:
+        before = repr(layer.get_config())
+        for variable in own_variables(layer):
+            variable.assign(_other_numbers(variable))
+        for value in backend.other_weights(layer).values():
+            backend.write(value, _other_numbers(value))
+        return before != repr(layer.get_config())
+    except Exception:  # Whatever a class raises that does not say what it is.
+        return False
+
+
+def _other_numbers(value: Any) -> Any:
+    return ops.cast(
+        ops.logical_not(value), keras.backend.standardize_dtype(value.dtype)
+    )
 
 
 def made_from(layer: Any, config: dict[str, Any], *, is_built: bool = True) -> Any:

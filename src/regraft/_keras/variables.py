@@ -59,7 +59,9 @@ def set_dtype(variable: Any, dtype: str) -> None:
 
 def set_layout(variable: Any, layout: Any) -> None:
     """Says how a variable is to be laid out over a mesh; None for not at all."""
-    vars(variable)["_layout"] = layout
+    # Variables of older versions know no layout unless they have one.
+    if layout is not None or "_layout" in vars(variable):
+        vars(variable)["_layout"] = layout
 
 
 def layout_of(distribution: Any, variable: Any) -> Any:
