@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ._collector import Glances
 from ._core import Core, Fill, Keep, Maker
 from ._identity import address
 from ._makers import Waiting, aimed_at_copy, in_order, plain_parts
@@ -32,6 +33,7 @@ class Agenda(Core):
         memo: dict[int, Any] | None,
     ) -> None:
         super().__init__(choose, keep, memo)
+        self._glances = Glances()
         self.clear_agenda()
 
     def clear_agenda(self) -> None:
@@ -116,12 +118,15 @@ class Agenda(Core):
             self._fill_shells()
 
     def _fill_shells(self) -> None:
-        pending, references = self.pending, self._references
+        pending, references, filled = self.pending, self._references, 0
         while True:
             known = len(references)
             while pending:
                 fill, obj, new = pending.pop()
                 fill(self, obj, new)
+                filled += 1
+                if not filled % 1024:
+                    self._glances.glance()
                 if len(references) != known:
                     known = len(references)
                     self._holders[address(obj)] = (fill, obj, new)

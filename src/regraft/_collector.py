@@ -6,6 +6,12 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Whether the collector rests, and is to go on afterwards.
+_rests = False
+
+# So many objects still lie in a processor's caches when they are looked at.
+_MANY = 100_000
+
 
 @contextmanager
 def without_collector() -> Iterator[None]:
@@ -15,10 +21,31 @@ def without_collector() -> Iterator[None]:
     what is made here is no garbage. If several threads walk at once, the one that
     found the collector running starts it again.
     """
+    global _rests
     was_running = gc.isenabled()
     gc.disable()
+    _rests = _rests or was_running
     try:
         yield
     finally:
         if was_running:
+            _rests = False
             gc.enable()
+
+
+class Glances:
+    """Looks at what was made, which the collector does once in any case.
+
+    It does so as soon as it runs again. What a large model is made of has left the
+    caches by then, and takes three times as long to look at. After ten glances the
+    collector would look at everything that lives, so there are fewer.
+    """
+
+    def __init__(self) -> None:
+        self._left = 8
+
+    def glance(self) -> None:
+        """Looks at what was made since the last time, if that is much."""
+        if self._left and _rests and gc.get_count()[0] > _MANY:
+            self._left -= 1
+            gc.collect(0)
