@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,13 @@ def are_several() -> bool:
 def local_rank() -> int:
     """Returns the number of this process on its machine."""
     return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def _leave() -> None:
+    """Ends what this module has started, unless somebody else did."""
+    if distributed.is_initialized():
+        with suppress(Exception):  # The others may have ended before.
+            distributed.destroy_process_group()
 
 
 def seconds_to_wait() -> float:
@@ -64,6 +72,8 @@ class Meeting:
             backend = "nccl" if device.type == "cuda" else "gloo"
             with _noticing_loss("starting"):
                 distributed.init_process_group(backend, timeout=wait)
+            # Otherwise its threads, at work when Python ends, may abort the process.
+            atexit.register(_leave)
         self.device = device
         self.rank: int = distributed.get_rank()
         self.size: int = distributed.get_world_size()
