@@ -26,7 +26,7 @@ STEPS := failed=; \
 export TF_CPP_MIN_LOG_LEVEL = 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format fuzz zoo bench clean
+.PHONY: help demo test lint format oldest fuzz zoo bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,10 @@ lint: $(VENV)/test.stamp ## check style and types
 format: $(VENV)/test.stamp ## fix style in place
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+oldest: $(VENV)/test.stamp ## test with the oldest Keras that is supported (torch)
+	$(PIP) --no-deps --upgrade --target $(VENV)/oldest keras==3.13.0
+	$(TEST_ENV) PYTHONPATH=$(CURDIR)/$(VENV)/oldest KERAS_BACKEND=torch $(PYTEST) tests
 
 fuzz: $(VENV)/test.stamp ## property tests, EXAMPLES=5000 each, on every backend
 	@$(STEPS); \

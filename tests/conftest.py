@@ -21,6 +21,7 @@ if BACKEND == "jax":
 
 import hypothesis
 import keras
+import older_keras
 import pytest
 
 if BACKEND == "torch":
@@ -49,6 +50,10 @@ hypothesis.settings.load_profile("regraft")
 
 def pytest_collection_modifyitems(items):
     """What is said of edits, and what is called when, is the same on all backends."""
+    for item in items if older_keras.IS_OLDER else ():
+        why = older_keras.why_otherwise(item.name)
+        if why is not None:
+            item.add_marker(pytest.mark.skip(reason=f"an older Keras: {why}"))
     if BACKEND == "torch":
         return
     elsewhere = pytest.mark.skip(reason="runs on torch")
@@ -56,6 +61,17 @@ def pytest_collection_modifyitems(items):
         is_wiring = item.get_closest_marker("wiring") is not None
         if is_wiring and item.get_closest_marker("every_backend") is None:
             item.add_marker(elsewhere)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skips tests of what an older version of Keras does not have."""
+    try:
+        return (yield)
+    except Exception as error:
+        if older_keras.IS_OLDER and older_keras.LACKS.search(str(error)):
+            pytest.skip(f"an older Keras: {error}")
+        raise
 
 
 def pytest_report_header():
