@@ -37,29 +37,29 @@ def _copy_together(values: list[Any], walk: Any) -> None:
 
     On a GPU the launch for each would take most time; for the host see `copy_blocks`.
     """
-    pairs: dict[Any, tuple[list[Any], list[Any]]] = {}
+    on_host: tuple[list[Any], list[Any]] = ([], [])
+    on_gpu: dict[Any, tuple[list[Any], list[Any]]] = {}
     for value in values:
-        if not value.is_cuda and not _is_large_block(value):
+        if not can_wait(value, walk) or walk.known(value) is not None:
             continue
-        is_new = walk.known(value) is None and not _is_common(value, walk)
-        if is_new and can_wait(value, walk):
-            # On a GPU, of mixed dtypes each would be copied by itself after all.
-            alike = (value.device, value.dtype) if value.is_cuda else "host"
-            olds, news = pairs.setdefault(alike, ([], []))
-            olds.append(value)
-            news.append(torch.empty_like(value))
-            new = walk.remember(value, _like(value, news[-1]))
-            _copy_gradient(value, new, walk)
-    for alike, (olds, news) in pairs.items():
-        if alike == "host":
-            blocks = [
-                (new.data_ptr(), old.data_ptr(), old.nbytes)
-                for old, new in zip(olds, news, strict=True)
-            ]
-            copy_blocks(blocks, torch.get_num_threads(), (olds, news))
-        else:
-            with torch.no_grad():
-                torch._foreach_copy_(news, olds)
+        if _is_common(value, walk) or not (value.is_cuda or _is_large_block(value)):
+            continue
+        olds, news = on_host
+        if value.is_cuda:
+            # Of mixed dtypes each would be copied by itself after all.
+            olds, news = on_gpu.setdefault((value.device, value.dtype), ([], []))
+        olds.append(value)
+        news.append(torch.empty_like(value))
+        new = walk.remember(value, _like(value, news[-1]))
+        _copy_gradient(value, new, walk)
+    with torch.no_grad():
+        for olds, news in on_gpu.values():
+            torch._foreach_copy_(news, olds)
+    blocks = [
+        (new.data_ptr(), old.data_ptr(), old.nbytes)
+        for old, new in zip(*on_host, strict=True)
+    ]
+    copy_blocks(blocks, torch.get_num_threads(), on_host)
 
 
 def _is_large_block(value: Any) -> bool:
