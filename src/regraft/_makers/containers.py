@@ -15,9 +15,9 @@ from numpy.lib.stride_tricks import as_strided
 from .._atoms import ATOMS
 from .._core import Fill, are_atoms, container_maker, needs_hash
 from .._identity import address, may_hold_ids
-from .._parts import mapping_behind, memory_of, slots_of, start_of
+from .._parts import mapping_behind, memory_of, start_of
 from .base import Maker, Tailor
-from .instances import fill_attributes
+from .instances import fill_attributes, is_open
 
 
 def _tailor(base: Any, fill: Fill) -> Tailor:
@@ -25,9 +25,7 @@ def _tailor(base: Any, fill: Fill) -> Tailor:
 
     def tailor(kind: Any) -> Maker:
         has_attributes: bool | None = kind is not base
-        if has_attributes and (
-            not kind.__dictoffset__ or slots_of(kind) or issubclass(kind, defaultdict)
-        ):
+        if has_attributes and (not is_open(kind) or issubclass(kind, defaultdict)):
             has_attributes = None
         return container_maker(base, kind, fill, has_attributes=has_attributes)
 
