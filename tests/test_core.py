@@ -1,5 +1,6 @@
 """The heart of the walk in C, beside the same in Python."""
 
+import functools
 import gc
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regraft import _core
-from regraft._core import core, makers
+from regraft._core import core, layers, makers
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -90,14 +91,14 @@ def test_random_objects_are_copied_alike():
     assert in_c == in_a_process(program, "400", pure=True)
 
 
-IMPLEMENTATIONS = [(core.Core, makers)]
+IMPLEMENTATIONS = [(core.Core, makers, layers)]
 if _core.Core is not core.Core:
     from regraft._core import native
 
-    IMPLEMENTATIONS.append((native.Core, native))
+    IMPLEMENTATIONS.append((native.Core, native, native))
 
 
-@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda pair: pair[0].__module__)
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda parts: parts[0].__module__)
 def parts(request):
     return request.param
 
@@ -161,6 +162,11 @@ def test_c_refuses_what_python_would_not_understand():
         (lambda: walk.fill_later(print, 1), "expected fill, an object and its copy"),
         (lambda: make(None, 1), "a maker takes a walk and an object"),
         (lambda: make(walk), "a maker takes a walk and an object"),
+        (lambda: native.copy_stores(None, {}, {}), "expected a walk and 2 more"),
+        (lambda: native.copy_stores(walk, [], {}), "expected two dicts"),
+        (lambda: native.empty_like(walk), "expected a walk and 1 more"),
+        (lambda: native.rewrap(walk, 1, 2, 3), "expected a walk and 4 more"),
+        (lambda: native.rewrap(walk, 1, 2, 3, {}), "expected a function and a dict"),
     ):
         with pytest.raises(TypeError, match=message):
             ask()
@@ -203,6 +209,145 @@ def test_attributes_are_there_to_be_read(parts):
     assert new is not thing
     assert (new.number, new.text) == (1, "text")
     assert vars(new) == vars(thing)
+
+
+# --- what every layer has ----------------------------------------------------
+
+
+def walk_of(parts):
+    """A walk that copies instances, and lists with attributes."""
+
+    def choose(obj):
+        if isinstance(obj, Row):
+            return parts[1].container_maker(list, Row, print, has_attributes=True)
+        if isinstance(obj, list):
+            return parts[1].container_maker(list, list, fill_row, has_attributes=False)
+        return parts[1].instance_maker(print)
+
+    return parts[0](choose)
+
+
+class Row(list):
+    pass
+
+
+def fill_row(walk, obj, new):
+    new += walk.copies_of(obj)
+
+
+def is_thing(obj):
+    return isinstance(obj, Thing)
+
+
+def test_stores(parts):
+    things, walk = [Thing(), Thing()], walk_of(parts)
+    stores = {"things": (is_thing, things), "none": (is_thing, [])}
+    ids = {"things": set(map(id, things)), "none": set()}
+    new, new_ids, is_complete = parts[2].copy_stores(walk, stores, ids)
+    assert is_complete is True
+    assert list(new) == ["things", "none"]
+    assert new["things"][0] is is_thing
+    assert new["things"][1] == [walk.known(thing) for thing in things]
+    assert new["things"][1] is walk.known(things)
+    assert new_ids == {"things": set(map(id, new["things"][1])), "none": set()}
+    assert things == stores["things"][1]
+    assert not set(new["things"][1]) & set(things)
+
+
+def test_stores_that_are_not_as_they_should_be(parts):
+    known, thing = [Thing()], Thing()
+    rows = {
+        "met": (is_thing, known),
+        "without ids": (is_thing, []),
+        "another class": (is_thing, Row()),
+        "other ids": (is_thing, [thing]),
+        "closure": (lambda x: x is thing, []),
+    }
+    for name, (test, store) in rows.items():
+        walk = walk_of(parts)
+        twin = walk.remember(known, [])
+        made = walk.remember(rows["closure"][0], is_thing)
+        ids = {} if name == "without ids" else {name: set()}
+        new, new_ids, is_complete = parts[2].copy_stores(
+            walk, {name: (test, store)}, ids
+        )
+        (new_test, new_store) = new[name]
+        assert is_complete is (name == "closure"), name
+        assert new_test is (made if name == "closure" else is_thing), name
+        assert type(new_store) is type(store), name
+        assert new_store is not store, name
+        assert (new_store is twin) is (name == "met"), name
+        assert (name in new_ids) is (name in ("other ids", "closure")), name
+
+
+def test_a_store_that_fails(parts):
+    walk = parts[0](refuse_to_choose)
+    with pytest.raises(LookupError, match="nobody makes a Thing"):
+        parts[2].copy_stores(walk, {"a": (is_thing, [Thing()])}, {"a": set()})
+    with pytest.raises(ValueError, match=r"expected|unpack"):
+        parts[2].copy_stores(walk, {"a": (is_thing,)}, {"a": set()})
+
+
+def test_empty_lists(parts):
+    walk, owner = walk_of(parts), Thing()
+    row = Row([1, 2])
+    row.name, row.owner = "row", owner
+    assert parts[2].empty_like(walk, row) is None  # The owner is not known.
+    assert walk.known(row) is None
+    twin = walk.remember(owner, Thing())
+    new = parts[2].empty_like(walk, row)
+    assert type(new) is Row
+    assert new == []
+    assert vars(new) == {"name": "row", "owner": twin}
+    assert walk.known(row) is new
+    plain = [3]
+    assert parts[2].empty_like(walk, plain) == []
+    assert walk.known(plain) == []
+    assert plain == [3]
+
+
+class Owner:
+    def method(self):
+        """Says who."""
+        return self
+
+    def wrap(self, name):
+        itself, method = self, getattr(self, name)  # A closure has them by name.
+
+        @functools.wraps(method)
+        def wrapper(*args, after: int = 0, **options):
+            return itself, method(*args, **options), after
+
+        return wrapper
+
+
+def test_wrapped_methods(parts):
+    walk, owner, new, cells = walk_of(parts), Owner(), Owner(), {}
+    wrapper = owner.wrap("method")
+    wrapper.mark = "mark"
+    parts[2].rewrap(walk, wrapper, owner, new, cells)
+    made = walk.known(wrapper)
+    assert made() == (new, new, 0)
+    assert wrapper() == (owner, owner, 0)
+    assert made.__wrapped__.__self__ is new
+    for name in ("__code__", "__name__", "__qualname__", "__module__", "__doc__"):
+        assert getattr(made, name) == getattr(wrapper, name)
+    assert made.mark == "mark"
+    assert made.__defaults__ == wrapper.__defaults__
+    for name in ("__kwdefaults__", "__annotations__"):
+        assert getattr(made, name) == getattr(wrapper, name)
+        assert getattr(made, name) is not getattr(wrapper, name)
+    (cell,) = cells.values()
+    assert cell is next(c for c in made.__closure__ if c.cell_contents is new)
+
+
+def test_wrappers_of_another_kind_are_left_to_the_walk(parts):
+    walk, owner = walk_of(parts), Owner()
+    marked = owner.wrap("method")
+    marked.mark = []
+    for wrapper in (marked, Owner().wrap("method"), is_thing):
+        parts[2].rewrap(walk, wrapper, owner, Owner(), {})
+        assert walk.known(wrapper) is None
 
 
 def test_makers_that_wait_for_each_other():

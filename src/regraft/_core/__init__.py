@@ -32,9 +32,15 @@ def _in_c() -> Any:
 
 if TYPE_CHECKING or (_native := _in_c()) is None:
     from .core import Core as Core
+    from .layers import copy_stores as copy_stores
+    from .layers import empty_like as empty_like
+    from .layers import rewrap as rewrap
     from .makers import container_maker as container_maker
     from .makers import instance_maker as instance_maker
 else:
     Core = _native.Core
     container_maker = _native.container_maker
     instance_maker = _native.instance_maker
+    copy_stores = _native.copy_stores
+    empty_like = _native.empty_like
+    rewrap = _native.rewrap

@@ -40,7 +40,7 @@ def container_maker(
     def make(walk: Any, obj: Any) -> Any:
         new = walk.memo[address(obj)] = blank(kind)
         is_done = has_attributes is not None and is_simple(obj)
-        if is_done and (not has_attributes or _settle_attributes(walk, obj, new)):
+        if is_done and (not has_attributes or settle_attributes(walk, obj, new)):
             add(new, obj)
             return new
         walk.fill_later(_fill_of(obj) or fill, obj, new)
@@ -48,6 +48,7 @@ def container_maker(
 
     if has_attributes is False:
         make.bare_copy = bare_copy  # type: ignore[attr-defined]
+    make.has_attributes = has_attributes  # type: ignore[attr-defined]
     return make
 
 
@@ -68,7 +69,8 @@ def _fill_names(walk: Any, obj: Any, new: Any) -> None:
     walk.copy_items(obj, new)
 
 
-def _settle_attributes(walk: Any, obj: Any, new: Any) -> bool:
+def settle_attributes(walk: Any, obj: Any, new: Any) -> bool:
+    """Gives a shell the attributes of its original, if all are simple or known."""
     state, memo = _attributes(obj, "__dict__"), walk.memo
     if address(state) in memo:  # It is met elsewhere; often it is the object itself.
         return False

@@ -17,6 +17,7 @@
 #include "core.h"
 #include "makers.h"
 #include "copying.h"
+#include "layers.h"
 
 /* What this was compiled from, see `_source.py`. */
 #ifndef SOURCE_DIGEST
@@ -210,6 +211,9 @@ static PyMethodDef fill_methods[] = {
 static PyMethodDef functions[] = {
     {"container_maker", METHOD(container_maker), METH_VARARGS | METH_KEYWORDS, NULL},
     {"instance_maker", METHOD(instance_maker), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"copy_stores", METHOD(copy_stores), METH_FASTCALL, NULL},
+    {"empty_like", METHOD(empty_like), METH_FASTCALL, NULL},
+    {"rewrap", METHOD(rewrap), METH_FASTCALL, NULL},
     {NULL},
 };
 
@@ -252,6 +256,18 @@ learn_atoms(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static void
+learn_names(void)
+{
+    const char *names[] = {"__name__", "__qualname__", "__module__", "__doc__",
+                           "__defaults__"};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(description); i++) {
+        description[i] = PyUnicode_InternFromString(names[i]);
+    }
+    wrapped_name = PyUnicode_InternFromString("__wrapped__");
+    annotations_name = PyUnicode_InternFromString("__annotations__");
+}
+
 static int
 prepare(void)
 {
@@ -272,6 +288,7 @@ prepare(void)
     set_update = PyObject_GetAttrString((PyObject *)&PySet_Type, "update");
     no_arguments = PyTuple_New(0);
     dict_name = PyUnicode_InternFromString("__dict__");
+    learn_names();
     fills[A_LIST] = PyCFunction_New(&fill_methods[0], NULL);
     fills[A_DICT] = PyCFunction_New(&fill_methods[1], NULL);
     Core_Type = (PyTypeObject *)PyType_FromSpec(&core_spec);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _keras
-from .._core import instance_maker
+from .._core import empty_like, instance_maker
 from .._identity import address
 from .base import Maker, Tailor, always, refuse
 from .instances import (
@@ -91,7 +91,7 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         _keras.drop_runtime_state(state)
         walk.rules.attributes(obj, state)
         walk.hold(list(state.values()))  # Some were made just now.
-    _keras.rebind_wrappers(obj, new, state, memo)
+    _keras.rebind_wrappers(obj, new, state, walk)
     holds_ids = walk.translate(state)
     if shared is None:
         memo[address(attributes)] = state
@@ -112,16 +112,15 @@ def _copy_index(walk: Any, index: Any) -> None:
 
 def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
     """Makes a list of the same class, for what will turn out to be the copy's."""
-    memo, kind = walk.memo, type(nodes)
-    new = memo[address(nodes)] = list.__new__(kind)
+    new = empty_like(walk, nodes)
+    is_done = new is not None
+    if not is_done:
+        new = walk.remember(nodes, list.__new__(type(nodes)))
     inbound = name == _keras.NODE_LISTS[0]
     walk.wiring.note_list(nodes, new, inbound=inbound)
-    if kind is list:
-        return
-    for attribute, value in nodes.__dict__.items():
-        if address(value) in memo:
-            twin = memo[address(value)]
-        elif type(value) is list:  # TensorFlow's wrapper keeps the items here.
+    for attribute, value in () if is_done else vars(nodes).items():
+        if type(value) is list and walk.known(value) is None:
+            # TensorFlow's wrapper keeps the items here.
             twin = walk.remember(value, [])
             walk.wiring.note_list(value, twin, inbound=inbound)
         else:
@@ -141,7 +140,7 @@ def _fill_node(walk: Any, obj: Any, new: Any) -> None:
 
 def _make_tracker(walk: Any, obj: Any) -> Any:
     new = walk.memo[address(obj)] = object.__new__(type(obj))
-    if not _keras.copy_tracker(obj, new, walk.memo, walk.copy_of):
+    if not _keras.copy_tracker(obj, new, walk):
         walk.note_tracker(obj, new)
     return new
 
