@@ -1,5 +1,9 @@
 """Large tensors of torch on the host, which are copied piece by piece."""
 
+import mmap
+import os
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +11,7 @@ from holding import copied
 from keras import layers
 
 import regraft
+from regraft._backends import _host_memory
 from regraft._backends._host_memory import copy_blocks
 
 if keras.backend.backend() != "torch":
@@ -21,12 +26,30 @@ def test_every_byte_is_copied(threads):
     sizes = [0, 1, (1 << 22) - 1, 1 << 22, 3 * (1 << 22) + 5, 40_000_000]
     sources = [draw.integers(0, 256, size, dtype=np.uint8) for size in sizes]
     targets = [np.zeros(size + 2, np.uint8) for size in sizes]
+    for target in targets:
+        target[0] = target[-1] = 7
     pairs = list(zip(targets, sources, strict=True))
     blocks = [(t.ctypes.data + 1, s.ctypes.data, s.nbytes) for t, s in pairs]
     copy_blocks(blocks, threads, pairs)
     for target, source in pairs:
         np.testing.assert_array_equal(target[1:-1], source)
-        assert target[0] == target[-1] == 0
+        assert target[0] == target[-1] == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how Linux hands out memory")
+def test_new_memory_gets_its_pages_and_keeps_what_it_holds():
+    size = 64 * mmap.PAGESIZE
+    with mmap.mmap(-1, size) as memory:
+        memory[5:9] = b"here"
+        whole = np.frombuffer(memory, np.uint8)
+        start, middle = whole.ctypes.data, whole.ctypes.data + size // 2
+        assert not _host_memory._has_page(middle)
+        _host_memory._ask_for_pages(start + 1, size - 1)
+        version = tuple(map(int, os.uname().release.split(".")[:2]))
+        assert _host_memory._has_page(middle) == (version >= (5, 14))
+        assert memory[:16] == bytes(5) + b"here" + bytes(7)
+        _host_memory._ask_for_pages(start + 1, 8)  # Less than a page.
+        del whole
 
 
 def test_a_network_with_large_weights():

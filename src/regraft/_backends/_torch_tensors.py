@@ -23,38 +23,42 @@ def copy_values(
     values: list[Any], walk: Any, layouts: list[Any] | None = None
 ) -> Iterable[Any]:
     """Returns the tensors that stand for those that Keras variables hold."""
+    waiting = []
     for value in values:
-        if not can_wait(value, walk):
+        if can_wait(value, walk):
+            waiting.append(value)
+        else:
             note_memory(value, walk)
-    if walk.rules.device is None:
-        _copy_together(values, walk)
     with torch.no_grad():
+        if walk.rules.device is None:
+            _copy_together(waiting, walk)
         return [copied(value, walk) for value in values]
 
 
-def _copy_together(values: list[Any], walk: Any) -> None:
-    """Copies parameters on a GPU, and large ones on the host, all at once.
+def _copy_together(parameters: list[Any], walk: Any) -> None:
+    """Copies what nobody else looks into: on a GPU, and on the host if large, at once.
 
     On a GPU the launch for each would take most time; for the host see `copy_blocks`.
     """
     on_host: tuple[list[Any], list[Any]] = ([], [])
     on_gpu: dict[Any, tuple[list[Any], list[Any]]] = {}
-    for value in values:
-        if not can_wait(value, walk) or walk.known(value) is not None:
+    for value in parameters:
+        if walk.known(value) is not None or _is_common(value, walk):
             continue
-        if _is_common(value, walk) or not (value.is_cuda or _is_large_block(value)):
-            continue
-        olds, news = on_host
-        if value.is_cuda:
-            # Of mixed dtypes each would be copied by itself after all.
-            olds, news = on_gpu.setdefault((value.device, value.dtype), ([], []))
-        olds.append(value)
-        news.append(torch.empty_like(value))
-        new = walk.remember(value, _like(value, news[-1]))
-        _copy_gradient(value, new, walk)
-    with torch.no_grad():
-        for olds, news in on_gpu.values():
-            torch._foreach_copy_(news, olds)
+        is_on_gpu = value.is_cuda
+        if is_on_gpu or _is_large_block(value):
+            olds, news = on_host
+            if is_on_gpu:
+                # Of mixed dtypes each would be copied by itself after all.
+                olds, news = on_gpu.setdefault((value.device, value.dtype), ([], []))
+            data = torch.empty_like(value)
+            olds.append(value)
+            news.append(data)
+        else:
+            data = value.clone()
+        _copy_gradient(value, walk.remember(value, _like(value, data)), walk)
+    for olds, news in on_gpu.values():
+        torch._foreach_copy_(news, olds)
     blocks = [
         (new.data_ptr(), old.data_ptr(), old.nbytes)
         for old, new in zip(*on_host, strict=True)
