@@ -648,3 +648,34 @@ def test_weights_whose_places_were_exchanged():
     new = rg.clone(layer, weights="fresh")
     np.testing.assert_array_equal(new.then, np.ones(4))
     np.testing.assert_array_equal(new.now, np.zeros(4))
+
+
+class Late(keras.Model):
+    """Makes its weight where there is none, and keeps dicts of all kinds."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.inner = layers.Dense(width)
+        self.scale = None
+        self.names = {1: "a", "b": "c"}
+        self.rates = [{self.inner: 0.1, layers.Dense(2): 0.2}]
+
+    def build(self, shape):
+        if self.scale is None:
+            self.scale = self.add_weight(shape=(4,), initializer="uniform", name="s")
+
+    def call(self, x):
+        return self.inner(x) * self.scale
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_dicts_whose_keys_have_no_order(is_compiled):
+    model = Late(4)
+    model(X)
+    if is_compiled:  # On TensorFlow that leaves a dict by layers.
+        model.compile("sgd", "mse")
+        model.train_on_batch(X, X)
+    new = rg.clone(model, weights="fresh", seed=1)
+    assert not np.array_equal(np.array(new.scale), np.array(model.scale))
+    assert list(new.names) == [1, "b"]
+    assert list(new.rates[0])[0] is new.inner

@@ -1,7 +1,12 @@
 """`keep=`: what a kept layer consists of is shared, however it is reached."""
 
+import functools
+import operator
+from collections import deque
+
 import keras
 import numpy as np
+import pytest
 from keras import layers, ops
 
 import regraft as rg
@@ -84,3 +89,69 @@ def test_a_stream_of_a_kept_layer():
     new = rg.clone(model, keep=[kept], seed=3)
     assert new.get_layer("other").stream is stream
     np.testing.assert_array_equal(numbers(stream.state), before)
+
+
+# --- what it may name --------------------------------------------------------
+
+
+def network():
+    return keras.Sequential([keras.Input((4,)), layers.Dense(4), layers.Dense(2)])
+
+
+def test_a_function_of_the_model_is_an_object():
+    model, asked = network(), []
+    model.note = lambda x: asked.append(x) or True
+    new = rg.clone(model, keep=[model.note])
+    assert new is not model
+    assert new.note is model.note
+    assert new.layers[0] is not model.layers[0]
+    assert asked == []
+
+
+def test_every_way_to_name_a_layer():
+    model = network()
+    first = model.layers[0]
+
+    class Asking:
+        def is_first(self, obj):
+            return obj is first
+
+    for keep in (
+        first,
+        [first],
+        iter([first]),
+        (layer for layer in [first]),
+        {"a": first}.values(),
+        deque([first]),
+        lambda obj: obj is first,
+        Asking().is_first,
+        functools.partial(operator.is_, first),
+    ):
+        new = rg.clone(model, keep=keep)
+        assert [a is b for a, b in zip(new.layers, model.layers, strict=True)] == [
+            True,
+            False,
+        ], keep
+    drawn = rg.clone(model, keep=iter([first]), weights="fresh", device="cpu")
+    assert drawn.layers[0] is first
+    assert rg.clone(model, keep=None).layers[0] is not first
+
+
+def test_the_model_itself_is_always_copied():
+    model = network()
+    for keep in (keras.Model, layers.Layer, model, lambda obj: True):
+        new = rg.clone(model, keep=keep)
+        assert new is not model
+        assert new.name == model.name
+    assert rg.clone(model, keep=model).layers[0] is not model.layers[0]
+    assert rg.clone(model, keep=layers.Dense).layers[0] is model.layers[0]
+
+
+@pytest.mark.parametrize("name", ["dense", 3, b"dense"])
+def test_names_are_refused(name):
+    with pytest.raises(TypeError) as error:
+        rg.clone(network(), keep=[name])
+    text = str(error.value)
+    assert "`keep=` names something that both models share in any case." in text
+    assert f"received: {name!r}" in text
+    assert ("`model.get_layer('dense')`" in text) == (name == "dense")

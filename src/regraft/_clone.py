@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Literal, TypeVar
@@ -10,11 +9,11 @@ from typing import Any, Literal, TypeVar
 from . import _backends, _fresh, _keras, _precision, _reshape, _seeds, _shared_code
 from ._arguments import check, check_place
 from ._collector import without_collector
-from ._core import Keep
 from ._errors import CopyError, explain
 from ._follow import Follow
 from ._graph.survival import warn_of_policies
 from ._identity import address
+from ._keeping import keeper, named, share_parts_of_kept, stand_for_themselves
 from ._placement import Layouts
 from ._rename import rename
 from ._rules import Rules
@@ -66,7 +65,9 @@ def clone(
         prefix: Put before the names of the model and its layers, so that model
             and copy can be parts of one model.
         keep: Objects, classes or predicates; what they name is shared between
-            both models instead of copied, a layer with all that is inside it.
+            both models instead of copied, a layer with all that is inside it. The
+            model itself is always copied. A function that the model holds is an
+            object; any other is a predicate, asked of each object.
         inputs: What the copy takes, on the same weights: a shape without the batch
             axis; a `keras.Input`, which becomes an input of the copy; a symbolic
             tensor of another graph, onto which the copy can then be put, as its
@@ -110,6 +111,7 @@ def clone(
     'bfloat16'
     """
     check(model, weights, seed, compiled, name, prefix)
+    kept = named(keep)
     if compiled is None:
         compiled = "fresh" if weights == "fresh" else "copy"
     rules = _CloneRules(compiled, *check_place(weights, device, distribution))
@@ -124,16 +126,16 @@ def clone(
             compiled=compiled,
             name=name,
             prefix=prefix,
-            keep=keep,
+            keep=kept,
             inputs=inputs,
             dtype=dtype,
         )
-        return clone(drawn, keep=keep, device=device, distribution=distribution)
-    walk = Walk(model, rules=rules, keep=_keeper(_as_tuple(keep)))
+        return clone(drawn, keep=kept, device=device, distribution=distribution)
+    walk = Walk(model, rules=rules, keep=keeper(model, kept))
     if weights == "share":
         _share_weights(walk)
     if walk.keep is not None:
-        _share_parts_of_kept(walk, walk.keep)
+        share_parts_of_kept(walk, walk.keep)
     # What layers do that draw weights, or are called, may leave garbage behind.
     is_tidy = weights != "fresh" and leaves is None and policies is None
     with without_collector() if is_tidy else nullcontext():
@@ -245,41 +247,12 @@ def _share_weights(walk: Walk) -> None:
     private |= _keras.held_beside_layers(owners, layers)
     private |= {address(v) for layer in layers for v in _keras.held_states(layer)}
     weights = [v for v, _ in seen.variables if address(v) not in private]
-    _stand_for_themselves(walk, weights)
+    stand_for_themselves(walk, weights)
     values = {address(_keras.raw_value(v)) for v, _ in seen.variables}
     for operation, _ in seen.operations:
         for value in _backends.active().other_weights(operation).values():
             if address(value) not in values:
                 walk.remember(value, value)
-
-
-def _share_parts_of_kept(walk: Walk, keep: Keep) -> None:
-    """Lets what a kept layer consists of stand for itself, however it is reached.
-
-    The optimizer and other layers hold its variables, too.
-    """
-    kept: list[Any] = []
-
-    def noting(obj: Any) -> bool:
-        is_kept = keep(obj)
-        if is_kept and isinstance(obj, _keras.Layer):
-            kept.append(obj)
-        return is_kept
-
-    Walk(walk.root, keep=noting).survey()
-    for layer in kept:
-        _stand_for_themselves(walk, layer.variables)
-        parts = [x for x in _keras.all_layers(layer) if x is not walk.root]
-        for part in parts:
-            for held in (part, *_keras.held_streams_and_metrics(part)):
-                walk.remember(held, held)
-
-
-def _stand_for_themselves(walk: Walk, variables: Iterable[Any]) -> None:
-    for variable in variables:
-        walk.remember(variable, variable)
-        value = _keras.raw_value(variable)
-        walk.remember(value, value)
 
 
 def _reset_training(walk: Walk) -> None:
@@ -290,29 +263,3 @@ def _reset_training(walk: Walk) -> None:
     gone = before - _keras.held_beside_layers(optimizers, layers)
     walk.variables = [pair for pair in walk.variables if address(pair[1]) not in gone]
     reset_compile_metrics(walk)
-
-
-def _keeper(keep: Iterable[Any]) -> Keep | None:
-    """Turns `keep=` (objects, types, predicates) into one question.
-
-    A class means its instances; any other callable that is a plain function is
-    a predicate; everything else is an object, compared by identity.
-    """
-    kinds = tuple(k for k in keep if isinstance(k, type))
-    asked = [k for k in keep if isinstance(k, types.FunctionType | types.LambdaType)]
-    objects = {address(k) for k in keep}
-    if not objects:
-        return None
-
-    def kept(obj: Any) -> bool:
-        if address(obj) in objects or isinstance(obj, kinds):
-            return True
-        return any(bool(ask(obj)) for ask in asked)
-
-    return kept
-
-
-def _as_tuple(keep: Any) -> tuple[Any, ...]:
-    if isinstance(keep, tuple | list | set | frozenset):
-        return tuple(keep)
-    return (keep,)

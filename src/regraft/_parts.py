@@ -146,6 +146,17 @@ def named_parts(obj: Any) -> Iterator[tuple[str, Any]]:
     yield from parts(obj)
 
 
+def held_by(root: Any, targets: Iterable[Any]) -> set[int]:
+    """Returns the addresses of those of some objects that can be reached from another.
+
+    Args:
+        root: Where to start.
+        targets: The objects to find, by identity.
+    """
+    wanted = {address(target) for target in targets}
+    return wanted.intersection(address(obj) for obj, _ in _reached(root, ""))
+
+
 def path_between(root: Any, target: Any, name: str) -> str:
     """Returns the shortest path from `root` to `target`, for a message.
 
@@ -154,16 +165,22 @@ def path_between(root: Any, target: Any, name: str) -> str:
         target: The object to find, by identity.
         name: What to call the root.
     """
+    for obj, path in _reached(root, name):
+        if obj is target:
+            return path
+    return f"{name} (an object of type {type(target).__name__} inside it)"
+
+
+def _reached(root: Any, name: str) -> Iterator[tuple[Any, str]]:
+    """Yields what can be reached from an object, each with the shortest path to it."""
     queue: deque[tuple[Any, str]] = deque([(root, name)])
     seen = {address(root)}
     alive = [root]  # Parts may be made on the fly: their ids must stay taken.
     while queue:
         obj, path = queue.popleft()
-        if obj is target:
-            return path
+        yield obj, path
         for label, part in named_parts(obj):
             if address(part) not in seen and type(part) not in ATOMS:
                 seen.add(address(part))
                 alive.append(part)
                 queue.append((part, path + label))
-    return f"{name} (an object of type {type(target).__name__} inside it)"

@@ -25,7 +25,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def leaves(struct: Any) -> list[Any]:
-    """Returns what `keras.tree.flatten` does."""
+    """Returns what `keras.tree.flatten` does, also if keys have no order."""
     found: list[Any] = []
     stack = [struct]
     while stack:
@@ -40,7 +40,10 @@ def leaves(struct: Any) -> list[Any]:
         elif _is_leaf(x):
             found.append(x)
         else:
-            found += keras.tree.flatten(x)
+            try:
+                found += keras.tree.flatten(x)
+            except TypeError:  # It sorts keys.
+                stack += reversed(list(x.values() if isinstance(x, dict) else x))
     return found
 
 
