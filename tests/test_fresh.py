@@ -678,4 +678,4 @@ def test_dicts_whose_keys_have_no_order(is_compiled):
     new = rg.clone(model, weights="fresh", seed=1)
     assert not np.array_equal(np.array(new.scale), np.array(model.scale))
     assert list(new.names) == [1, "b"]
-    assert list(new.rates[0])[0] is new.inner
+    assert next(iter(new.rates[0])) is new.inner

@@ -93,12 +93,18 @@ class Agenda(Core):
             return True
         self._completing.add(address(obj))
         pending, places, known = self.pending, dict[int, int](), 0
+        met = set[int]()
         for part in plain_parts(self, parts):
+            met.add(address(part))
             for place in range(known, len(pending)):
                 places[address(pending[place][1])] = place
             known = len(pending)
             if address(part) in places:
                 self._fill_at(places[address(part)])
+        mine = [entry for entry in self._hashed if address(entry[0]) in met]
+        self._hashed = [entry for entry in self._hashed if address(entry[0]) not in met]
+        for action in in_order(mine):
+            action()
         self._completing.discard(address(obj))
         return address(obj) not in self.memo
 

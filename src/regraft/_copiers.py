@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from . import _keras
 from ._errors import UsageTypeError, explain
 from ._makers import set_copier
 
@@ -20,10 +21,12 @@ def register_copier(kind: type, function: Callable[..., Any]) -> None:
 
     Args:
         kind: The class.
-        function: Called as `function(obj)` or, if it takes two arguments, as
-            `function(obj, copy)`; returns the copy. `copy(part)` gives what
-            stands in the new model for a part of the old one: a layer, a
-            variable or anything else that the object holds.
+        function: Called as `function(obj)` or, if it takes a second argument, or
+            one called `copy`, as `function(obj, copy)`; returns the copy.
+            `copy(part)` gives what stands in the new model for a part of the old
+            one: a layer, a variable or anything else that the object holds. It is
+            complete, but for what holds the object in turn, and for the values of
+            variables, which come when all objects are there.
 
     Example:
     >>> import regraft
@@ -52,22 +55,43 @@ def register_copier(kind: type, function: Callable[..., Any]) -> None:
                 fix="pass a function such as `lambda obj: MyClass(obj.size)`",
             )
         )
-    takes_copy = _positional_count(function) >= 2
+    call = _caller(function)
 
     def maker(walk: Any, obj: Any) -> Any:
-        new = function(obj, walk.copy_of) if takes_copy else function(obj)
+        def copy(part: Any) -> Any:
+            walk.copy_of(part)
+            walk.complete(obj, part)
+            return walk.copy_of(part)
+
+        try:
+            new = call(obj, copy)
+        except Exception as error:
+            error.add_note(f"regraft copied {walk.path_of(obj)}")
+            raise
+        if walk.known(obj) is not None:  # A part that holds it asked for it.
+            return walk.known(obj)
+        if isinstance(obj, _keras.Layer) and isinstance(new, _keras.Layer):
+            walk.pair_layers(obj, new)
         return walk.remember(obj, new)
 
     set_copier(kind, maker)
 
 
-def _positional_count(function: Callable[..., Any]) -> int:
+def _caller(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Returns a function of an object and `copy` that calls a copier as it wants."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # Some C functions do not tell.
-        return 1
-    required = (
+        parameters = []
+    of_place = (
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     )
-    return sum(p.kind in required and p.default is p.empty for p in parameters)
+    by_place = [p for p in parameters if p.kind in of_place]
+    is_wanted = any(p.default is p.empty or p.name == "copy" for p in by_place[1:2])
+    takes_any = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    if is_wanted or (takes_any and len(by_place) < 2):
+        return function
+    if any(p.name == "copy" for p in parameters):
+        return lambda obj, copy: function(obj, copy=copy)
+    return lambda obj, copy: function(obj)

@@ -62,6 +62,8 @@ class Walk(Agenda):
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
         self.memory = Memory()
+        # What somebody else made, with what it stands for, but too late.
+        self._late: list[tuple[Any, Any]] = []
         self._begin()
 
     # What wires the calls of a copy.
@@ -71,6 +73,7 @@ class Walk(Agenda):
         self.clear_agenda()
         # Pairs (original, copy), in the order of discovery.
         self.variables: list[tuple[Any, Any]] = []
+        self._paired: list[tuple[Any, Any]] = []
         self.operations: list[tuple[Any, Any]] = []
         self.optimizers: list[tuple[Any, Any]] = []
         self.metrics: list[tuple[Any, Any]] = []
@@ -99,7 +102,8 @@ class Walk(Agenda):
                 self._allocate()  # Devices copy while the rest is being wired.
                 self.wiring.finish(self)
             for _, optimizer in self.optimizers:
-                _keras.reindex_optimizer(optimizer, self.variables)
+                pairs = [*self.variables, *self._paired]
+                _keras.reindex_optimizer(optimizer, pairs)
             return new
         except BaseException as error:
             self.release()
@@ -150,6 +154,18 @@ class Walk(Agenda):
         """Schedules `fill(new, value)`, which takes memory for a value."""
         self._allocations.append((fill, new, value))
 
+    def pair_layers(self, layer: Any, new: Any) -> None:
+        """Lets what is in a layer that a copier made stand for what is in its original.
+
+        Optimizers, and others, hold it as well, and may have been met before.
+        """
+        pairs = [(layer, new), *_keras.parts_alike(layer, new)]
+        self._paired += [pair for pair in pairs if isinstance(pair[0], _keras.Variable)]
+        if any(self.known(old) not in (None, twin) for old, twin in pairs):
+            self._late += pairs
+        for old, twin in pairs:
+            self.remember(old, twin)
+
     def note_tracker(self, tracker: Any, new: Any) -> None:
         """Notes a tracker, whose index of identities is written at the end."""
         self._trackers.append((tracker, new))
@@ -191,14 +207,17 @@ class Walk(Agenda):
         """Copies all but the values; twice, if more turns out to be shared inside."""
         given, known = self.memo.copy(), self.memory.count_common()
         new = self._copy_root()
-        if self.memory.count_common() == known and not (
-            self._rebound and any(map(self._was_missed, self.functions))
-        ):
+        is_missed = self._rebound and any(map(self._was_missed, self.functions))
+        has_more = self.memory.count_common() != known or self._late
+        if not (is_missed or has_more):
             return new
         self.memory.begin_again()
         self.memo.clear()
         self.memo.update(given)
         self._begin()
+        for old, twin in self._late:
+            self.remember(old, twin)
+        self._paired = [x for x in self._late if isinstance(x[0], _keras.Variable)]
         return self._copy_root()
 
     def _copy_root(self) -> Any:

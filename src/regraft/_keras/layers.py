@@ -73,6 +73,23 @@ def learned_by_adapt(layer: Any) -> list[Any]:
     return [variable for variable in own if not variable.trainable]
 
 
+def parts_alike(layer: Any, new: Any) -> list[tuple[Any, Any]]:
+    """Returns the layers, variables and values of a layer, with those of one like it.
+
+    Those of a kind are left out of which both do not have the same.
+    """
+    layers, others = all_layers(layer), all_layers(new)
+    pairs: list[tuple[Any, Any]] = []
+    if [type(x) for x in layers] == [type(x) for x in others]:
+        pairs += zip(layers[1:], others[1:], strict=True)
+    variables, twins = layer.variables, new.variables
+    if [kind_of(v) for v in variables] == [kind_of(v) for v in twins]:
+        pairs += zip(variables, twins, strict=True)
+        values = zip(map(raw_value, variables), map(raw_value, twins), strict=True)
+        pairs += [pair for pair in values if pair[0] is not None]
+    return pairs
+
+
 def held_by_layers(operations: Iterable[Any]) -> set[int]:
     """Returns the ids of the variables that layers track themselves."""
     layers = (operation for operation in operations if isinstance(operation, Layer))
