@@ -680,3 +680,21 @@ def test_layers_inside_a_quantized_attention():
         str(error.value)
     )
     assert "mha/query/bias of shape" not in str(error.value)
+
+
+class Rows(layers.Layer):
+    def call(self, x):
+        return [x[:, i] for i in range(x.shape[1])]
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize(
+    "split", [lambda x: ops.unstack(x, axis=1), Rows(name="rows")], ids=["op", "layer"]
+)
+def test_another_number_of_outputs(split, size):
+    x = keras.Input((3, 4))
+    text = refused(keras.Model(x, split(x)[0]), (size, 4))
+    assert f"it returns {size} tensors, where it returned 3" in text
+    assert "leave the size of the axis as it is" in text
+    assert "(None, 3, 4)" in text
+    assert f"(None, {size}, 4)" in text

@@ -67,6 +67,12 @@ def check(call: Call, before: list[Shape], now: list[Shape]) -> None:
         before: The shapes of its outputs.
         now: The shapes of its outputs now.
     """
+    if len(before) != len(now):
+        raise refusal(
+            call,
+            f"it returns {len(now)} tensors, where it returned {len(before)}",
+            "leave the size of the axis as it is by which the outputs are counted",
+        )
     empty = [shape for shape in now if any(n is not None and n < 1 for n in shape)]
     if empty:
         raise refusal(call, f"nothing is left of an axis: {empty[0]}")
