@@ -258,3 +258,31 @@ def test_losses_that_are_gone_are_no_difference():
     for one in (model, new):
         one.train_on_batch(x, y)
     assert not list(regraft.diff(model, new))
+
+
+def test_what_is_said_of_a_function():
+    def times(counts):
+        return lambda x: x * counts[0]
+
+    layer = layers.Identity()
+    layer.function = times([2])
+    for name, value in (
+        ("__annotations__", {"x": float}),
+        ("__qualname__", "another"),
+    ):
+        new = regraft.clone(layer)
+        assert new.function is not layer.function
+        assert regraft.verify(layer, new).same
+        setattr(new.function, name, value)
+        for pair in ((layer, new), (new, layer)):
+            assert not regraft.verify(*pair).same
+
+
+def test_calls_that_one_of_both_lists():
+    dense, x = layers.Dense(3), keras.Input((3,))
+    model = keras.Model(x, dense(dense(x)))
+    new = regraft.clone(model)
+    new.layers[1]._inbound_nodes.pop()
+    for pair in ((model, new), (new, model)):
+        found = [d.path for d in regraft.diff(*pair, inputs=False)]
+        assert any(path.endswith("._inbound_nodes") for path in found)

@@ -679,3 +679,105 @@ def test_dicts_whose_keys_have_no_order(is_compiled):
     assert not np.array_equal(np.array(new.scale), np.array(model.scale))
     assert list(new.names) == [1, "b"]
     assert next(iter(new.rates[0])) is new.inner
+
+
+class WithTarget(keras.Model):
+    """A network whose target starts as it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.online = keras.Sequential([keras.Input((4,)), layers.Dense(4)])
+        self.target = keras.models.clone_model(self.online)
+        self.start_alike()
+
+    def start_alike(self):
+        self.target.set_weights(self.online.get_weights())
+
+    def call(self, x):
+        return self.online(x) - self.target(x)
+
+
+class Turned(layers.Layer):
+    """Begins with what its constructor wrote."""
+
+    def __init__(self, scale=3.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+        self.inner = layers.Dense(4)
+        self.inner.build((None, 4))
+        _write(self.inner, scale)
+
+    def call(self, x):
+        return self.inner(x)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+def _write(layer, scale):
+    layer.kernel.assign(np.eye(4) * scale)
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_what_a_constructor_writes_to_layers_inside(is_inside):
+    model = WithTarget()
+    model(X)
+    model.online.layers[0].kernel.assign(np.ones((4, 4)))
+    if is_inside:
+        x = keras.Input((4,))
+        model = keras.Model(x, [model(x), Turned(2.0)(x)])
+    one, same, other = (rg.clone(model, weights="fresh", seed=s) for s in (1, 1, 2))
+    outputs = one(X)[0] if is_inside else one(X)
+    assert not ops.convert_to_numpy(outputs).any()
+    assert all(map(np.array_equal, values(one), values(same)))
+    assert not np.array_equal(values(one)[0], values(other)[0])
+    if is_inside:
+        np.testing.assert_array_equal(one.layers[-1].inner.kernel, np.eye(4) * 2)
+
+
+class Chosen(layers.Layer):
+    """Keeps what it works out from its weights: few values, the same by chance."""
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(4,), initializer="uniform", name="w")
+        self.best = int(np.argmax(np.array(self.w)))
+        self.above = np.array(self.w) > 0
+        self.options = (7, True)
+
+    def call(self, x):
+        return x * self.w + x[:, self.best : self.best + 1]
+
+
+def test_what_is_worked_out_may_be_the_same_by_chance():
+    model = keras.Sequential([keras.Input((4,)), Chosen()])
+    model.layers[0].options = (8, False)
+    for seed in range(12):
+        new = rg.clone(model, weights="fresh", seed=seed).layers[0]
+        assert new.best == int(np.argmax(np.array(new.w)))
+        np.testing.assert_array_equal(new.above, np.array(new.w) > 0)
+        assert new.options == (8, False)
+
+
+class Features(layers.Layer):
+    """Draws what no variable holds."""
+
+    def build(self, shape):
+        self.features = np.random.normal(size=(shape[-1], 2)).astype("float32")
+        self.size = 2
+
+    def call(self, x):
+        return ops.matmul(x, self.features)
+
+
+def test_arrays_that_are_drawn_instead_of_weights():
+    model = keras.Sequential([keras.Input((4,)), Features()])
+    model.layers[0].size = 3
+    before = model.layers[0].features.copy()
+    one, same, other = (
+        rg.clone(model, weights="fresh", seed=s).layers[0] for s in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one.features, same.features)
+    assert not np.array_equal(one.features, other.features)
+    assert not np.array_equal(one.features, before)
+    assert one.size == 3
+    np.testing.assert_array_equal(model.layers[0].features, before)

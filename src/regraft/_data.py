@@ -57,7 +57,7 @@ def array_shape(value: Any) -> tuple[int, ...] | None:
     return tuple(value.shape) if is_array else None
 
 
-def take_drawn_data(layer: Any, ghost: Any, make: Callable[[], Any]) -> None:
+def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
     """Takes over what a ghost has worked out from the weights that it drew.
 
     A reservoir is scaled by its spectral radius, a lottery ticket remembers its start.
@@ -66,7 +66,8 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[], Any]) -> None:
     Args:
         layer: A layer that has the weights of the ghost.
         ghost: The ghost.
-        make: Makes another one, or None, which draws other numbers.
+        make: Makes another one, or None, which draws other numbers for each number
+            that it is given.
     """
     own, made = vars(layer), _keras.own_state(ghost)
     drawn = [
@@ -75,10 +76,29 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[], Any]) -> None:
         if name in own and own[name] is not value
         if _holds_numbers(value) and not same_data(own[name], value)
     ]
-    other = vars(make() or ghost) if drawn else {}
-    for name in drawn:
-        if name in other and not same_data(other[name], made[name]):
-            own[name] = _taken(own[name], made[name])
+    for number in range(_DRAWS):
+        other = vars(make(number) or ghost) if drawn else {}
+        for name in drawn:
+            if name in other and not same_data(other[name], made[name]):
+                own[name] = _taken(own[name], made[name])
+        # An index, or a mask, may be the same by chance; a fraction hardly.
+        drawn = [name for name in drawn if _is_countable(made[name])]
+        drawn = [name for name in drawn if not same_data(own[name], made[name])]
+
+
+# How often others are asked for what may be the same by chance.
+_DRAWS = 8
+
+
+def _is_countable(value: Any) -> bool:
+    """Tells whether data are made of few values: whole numbers, truths."""
+    if isinstance(value, tuple | list | dict):
+        return all(
+            map(_is_countable, value.values() if isinstance(value, dict) else value)
+        )
+    if array_shape(value) is not None:
+        return _keras.to_numpy(value).dtype.kind in "biu"
+    return not isinstance(value, float | complex)
 
 
 def _taken(old: Any, new: Any) -> Any:

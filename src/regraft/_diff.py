@@ -135,6 +135,10 @@ class Comparison:
         """Returns the address of what an object was paired with, if it was."""
         return self.partner_at(address(left))
 
+    def has_partner(self, right: Any) -> bool:
+        """Tells whether an object of the second model was paired with any."""
+        return address(right) in self._left_of
+
     def partner_at(self, left: int) -> int | None:
         """Does so for an object that is known by its address."""
         return self._right_of.get(left)
@@ -324,12 +328,14 @@ class Comparison:
         if not is_same:
             yield Difference(path, left, right, "function")
             return
-        for name in ("__name__", "__doc__"):
+        for name in ("__name__", "__qualname__", "__doc__"):
             self.push(getattr(left, name), getattr(right, name), f"{path}.{name}")
         self.push(left.__defaults__, right.__defaults__, f"{path}.<defaults>")
         # Whoever shares a function shares these: only what is in them is compared.
         keywords = [dict(side.__kwdefaults__ or {}) for side in (left, right)]
         self.push(keywords[0], keywords[1], f"{path}.<defaults>")
+        notes = [_functions.annotations_of(side) for side in (left, right)]
+        self.push(notes[0], notes[1], f"{path}.<annotations>")
         self.push(dict(left.__dict__), dict(right.__dict__), f"{path}.<attributes>")
         cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):

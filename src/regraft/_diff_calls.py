@@ -25,8 +25,8 @@ def compare_call_lists(
             continue
         partners = [comparison.partner_of(node) for node in list.__iter__(mine)]
         wanted = [partner for partner in partners if partner is not None]
-        found = [address(node) for node in list.__iter__(other)]
-        found = [number for number in found if number in {*wanted}]
+        its = filter(comparison.has_partner, list.__iter__(other))
+        found = [address(node) for node in its]
         if name == _keras.NODE_LISTS[1]:  # Nobody counts those who take its outputs.
             wanted, found = sorted(wanted), sorted(found)
         if wanted != found:

@@ -6,13 +6,13 @@ owns variables a *ghost* is made, a copy of the layer that has forgotten its
 variables, and built again; the values of the ghost's variables move into the
 layer's own. Wiring, ties, names and everything else stay as they are.
 
-A layer that builds the layers inside it may write to their weights as well, so the
-outermost one that builds a layer is asked for what its weights start with.
+A layer that builds the layers inside it, or makes them, may write to their weights as
+well, so the outermost one that does is asked for what their weights start with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -98,12 +98,15 @@ class _Drawing:
         # Owners may read what the layers start with that they do not build.
         self._drawn = settled
         for owner, inside in reversed(self._owners):
+            if len(inside) > 1 and _keras.writes_when_made(owner):
+                self._ask_constructor(owner, inside)
             self._ask_builder(owner, inside)
 
     def _ask_layer(self, layer: Any) -> None:
         """Draws the variables of a layer as it would by itself."""
         own = [v for v in _own(layer) if address(v) not in self._drawn]
         if not own:
+            self._draw_data(layer)
             return
         for make in ways_to_make(layer, self._keep):
             ghost = make()
@@ -122,15 +125,34 @@ class _Drawing:
                 variable.assign(initializer(variable.shape, dtype=variable.dtype))
                 self._drawn.add(address(variable))
 
+    def _draw_data(self, layer: Any) -> None:
+        """Lets a `build()` that makes no weights draw what it keeps instead."""
+        is_users = not _keras.is_of_keras(type(layer))
+        if is_users and not _own(layer) and _keras.says_how_to_build(layer):
+            make = partial(built_again, layer, self._keep)
+            ghost = make()
+            if ghost is not None:
+                take_drawn_data(layer, ghost, partial(self._with_other_draws, make))
+
     def _ask_constructor(self, owner: Any, inside: list[Any]) -> None:
-        """Asks a layer around those that cannot be made again alone."""
+        """Asks the constructor of a layer how those inside it start."""
         if not any(map(self._undrawn, inside)):
             return
-        ghost = constructed_again(owner)
-        others = [] if ghost is None else _keras.all_layers(ghost)
-        if [type(x) for x in others] == [type(x) for x in inside]:
-            for part, other in zip(inside, others, strict=True):
-                self._move_new_values(other, part, self._known)
+        make = partial(constructed_again, owner)
+
+        def pair_up(ghost: Any) -> list[tuple[Any, Any]]:
+            others = _keras.all_layers(ghost)
+            is_alike = [type(x) for x in others] == [type(x) for x in inside]
+            return list(zip(inside, others, strict=True)) if is_alike else []
+
+        ghost = make()
+        parts = [] if ghost is None else pair_up(ghost)
+        moved = [
+            part
+            for part, other in parts
+            if self._move_new_values(other, part, self._known)
+        ]
+        self._take_data(parts, moved, make, pair_up)
 
     def _ask_builder(self, owner: Any, inside: list[Any]) -> None:
         """Asks a layer that builds those inside it what their weights start with."""
@@ -142,29 +164,47 @@ class _Drawing:
         ghost = make()
         if ghost is None:
             return
-        used, parts = set(self._known), list(held_alike(owner, ghost))
-        moved, seconds = set[int](), dict[int, Any]()
+        used, parts, moved = set(self._known), list(held_alike(owner, ghost)), []
         for part, other in parts:
             if self._move_new_values(other, part, used):
-                moved.add(address(part))
+                moved.append(part)
             used |= _keras.held_by_layers([other])
+        self._take_data(parts, moved, make, partial(held_alike, owner))
 
-        def second_of(part: Any) -> Any:
-            if not seconds:
-                pairs = held_alike(owner, self._with_other_draws(make) or ghost)
-                seconds.update({address(a): b for a, b in pairs})
-            return seconds.get(address(part))
+    def _take_data(
+        self,
+        parts: list[tuple[Any, Any]],
+        moved: list[Any],
+        make: Callable[[], Any],
+        pair_up: Callable[[Any], Iterable[tuple[Any, Any]]],
+    ) -> None:
+        """Takes over what an owner's ghost has worked out for the layers inside.
 
-        copies = set(map(address, self._layers))
+        Args:
+            parts: Layers, each with the one in the ghost.
+            moved: Those to which the ghost gave values.
+            make: Makes another ghost of the owner, or None.
+            pair_up: Pairs layers with those in another ghost.
+        """
+        others: dict[int, dict[int, Any]] = {}
+
+        def another(part: Any, number: int) -> Any:
+            if number not in others:
+                ghost = self._with_other_draws(make, number)
+                pairs = () if ghost is None else pair_up(ghost)
+                others[number] = {address(a): b for a, b in pairs}
+            return others[number].get(address(part))
+
+        copies, known = set(map(address, self._layers)), set(map(address, moved))
         for part, other in parts:
             # Data belong to the weights that this ghost gave, not to those of another.
-            is_moved = moved.intersection(map(address, _keras.all_layers(part)))
+            is_moved = known.intersection(map(address, _keras.all_layers(part)))
             if is_moved and address(part) in copies:
-                take_drawn_data(part, other, partial(second_of, part))
+                take_drawn_data(part, other, partial(another, part))
 
-    def _with_other_draws(self, make: Callable[[], Any]) -> Any:
+    def _with_other_draws(self, make: Callable[[], Any], number: int) -> Any:
         """Makes a ghost that draws other numbers than it would, for nobody to use."""
-        instead_of = Seeds(0).instead_of
+        instead_of = Seeds(number).instead_of
         with _keras.unchanged(self._variables), _keras.reseeded_draws(instead_of):
             return make()
 

@@ -25,6 +25,14 @@ def captured(function: types.FunctionType) -> Iterator[Any]:
     return (value for _, value in captured_by_name(function))
 
 
+def annotations_of(function: types.FunctionType) -> dict[str, Any]:
+    """Returns what a function says of its arguments, as far as names are known."""
+    try:
+        return dict(function.__annotations__)
+    except NameError:  # From Python 3.14 on they are looked up when they are asked for.
+        return {}
+
+
 def captured_by_name(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Yields all that a function carries with it, and what its code calls that."""
     code = function.__code__

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dis
 import inspect
+import sys
+import types
 from contextlib import suppress
 from typing import Any
 
@@ -106,6 +108,47 @@ def _is_handed_on(steps: list[dis.Instruction], index: int) -> bool:
     called = [x.argval for x in steps[:index] if x.opname.startswith(kinds)][-1:]
     spreads = ("DICT_MERGE", "LIST_EXTEND", "BUILD_MAP", "CALL_FUNCTION_EX")
     return called == ["__init__"] and after.opname in spreads
+
+
+def writes_when_made(layer: Any) -> bool:
+    """Tells whether a constructor of the user's seems to write to weights.
+
+    A network and its target start alike. What is asked is the code of the constructor,
+    and of the methods and functions of its module that it names.
+    """
+    kinds = [kind for kind in type(layer).__mro__[:-1] if not is_of_keras(kind)]
+    names, seen = {"__init__"}, set[str]()
+    while names - seen:
+        name = (names - seen).pop()
+        seen.add(name)
+        for kind in kinds:
+            names |= _names_in(vars(kind).get(name))
+            found = getattr(sys.modules.get(kind.__module__), name, None)
+            if getattr(found, "__module__", None) == kind.__module__:
+                names |= _names_in(found)
+    return not names.isdisjoint(_WRITES)
+
+
+_WRITES = {
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "copy_",
+    "load_state_dict",
+    "load_weights",
+    "set_weights",
+}
+
+
+def _names_in(function: Any) -> set[str]:
+    """Returns the names that the code of a function uses, in what is inside it, too."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    found, stack = set[str](), [] if code is None else [code]
+    while stack:
+        code = stack.pop()
+        found.update(code.co_names)
+        stack += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return found
 
 
 def plain_config(layer: Any) -> dict[str, Any] | None:
