@@ -1,5 +1,7 @@
 """Arrays and tensors that look into the same memory do so in a copy."""
 
+from array import array
+
 import keras
 import numpy as np
 import pytest
@@ -62,6 +64,39 @@ def test_two_views_of_one_array_that_nobody_else_holds():
 def test_one_view_alone_is_copied_without_the_rest():
     part = copied(np.zeros(1000)[:10])
     assert part.base is None
+
+
+@pytest.mark.parametrize("kind", [bytearray, lambda x: array("B", x)])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_arrays_that_look_at_bytes(kind, is_first):
+    raw = kind(bytes(range(12)))
+    part = np.frombuffer(raw, "u1", offset=4)
+    held = {"part": part, "turned": part[::-2], "pairs": np.frombuffer(raw, "u2")}
+    held = {"raw": raw, **held} if is_first else {**held, "raw": raw}
+    new = copied(held)
+    assert new["raw"] is not raw
+    assert new["raw"] == raw
+    for name in ("part", "turned", "pairs"):
+        np.testing.assert_array_equal(new[name], held[name])
+    new["raw"][11] = 99
+    assert (new["part"][7], new["turned"][0], new["pairs"][5] >> 8) == (99, 99, 99)
+    assert raw[11] == part[7] == 11
+
+
+def test_arrays_that_look_at_bytes_nobody_else_holds():
+    raw = bytearray(8)
+    layer = layers.Identity()
+    layer.whole = np.frombuffer(raw, "u1")
+    layer.half = np.frombuffer(raw, "u1", offset=4)
+    layer.seen = np.asarray(memoryview(np.arange(3.0)))
+    new = regraft.clone(layer)
+    new.whole[4] = 7
+    assert new.half[0] == 7
+    assert raw == bytes(8)
+    apart = regraft.clone(layer)
+    assert regraft.verify(layer, apart).same
+    apart.half = apart.half.copy()
+    assert not regraft.verify(layer, apart).same
 
 
 def test_views_of_objects():

@@ -188,3 +188,39 @@ def test_threads_that_draw_meanwhile_draw_with_their_own_seeds():
     assert found
     for numbers in found:
         np.testing.assert_array_equal(numbers, expected)
+
+
+class Noisy(layers.Layer):
+    """Says nothing of its configuration by itself."""
+
+    def __init__(self, seed=None):
+        super().__init__()
+        self.stream = keras.random.SeedGenerator(seed)
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x), seed=self.stream)
+
+
+def test_layers_say_the_seeds_of_their_streams():
+    model = keras.Sequential(
+        [
+            keras.Input((6, 4)),
+            layers.Dropout(0.5, seed=5),
+            layers.Dropout(0.5),
+            Noisy(7),
+            layers.LSTM(3, dropout=0.5, seed=9),
+        ]
+    )
+    for weights in ("copy", "fresh"):
+        new = rg.clone(model, weights=weights, seed=1)
+        fixed, free, noisy, lstm = new.layers
+        seed = fixed.seed_generator._initial_seed
+        assert seed not in (5, None)
+        assert fixed.seed == fixed.get_config()["seed"] == seed
+        assert free.seed is None
+        assert noisy.get_config()["seed"] == noisy.stream._initial_seed != 7
+        stream = lstm.cell.seed_generator
+        assert lstm.get_config()["seed"] == stream._initial_seed != 9
+    assert model.layers[0].get_config()["seed"] == 5
+    assert model.layers[3].get_config()["seed"] == 9
+    assert rg.clone(model, weights="fresh").layers[0].seed == 5

@@ -260,6 +260,26 @@ def test_sentinels_stay_what_code_asks_for():
     assert [d.why for d in regraft.diff(layer, copy)] == ["shared by both models"]
 
 
+class Bag:
+    def put(self, name, value):
+        setattr(self, name, value)
+
+
+class Box:
+    def put(self, name, value):
+        self.__dict__[name] = value
+
+
+BAG, BOX = Bag(), Box()
+
+
+@pytest.mark.parametrize("empty", [BAG, BOX])
+def test_what_is_empty_and_can_be_filled_is_no_sentinel(empty):
+    copy = regraft.clone(Holder(empty)).value
+    copy.put("size", 3)
+    assert not vars(empty)
+
+
 class Named:
     def __init__(self, name):
         self.name = name

@@ -55,7 +55,8 @@ def clone(
         seed: With `"fresh"`, makes the draw reproducible and re-seeds every
             initializer and random stream, also those with a fixed seed. With
             `"copy"` and `"share"`, re-seeds the random streams only. Generators of
-            Python, NumPy or a framework that the model holds are streams, too.
+            Python, NumPy or a framework that the model holds are streams, too; one
+            that a function makes for itself, with a seed of its own, is not reached.
         compiled: What becomes of the state of `compile()`: `"copy"` takes
             optimizer, losses and metrics along with their state; `"fresh"`
             keeps the configuration and resets the state; `"drop"` returns an

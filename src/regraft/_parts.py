@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gc
 import types
+from array import array as PythonArray
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -34,9 +35,31 @@ def slots_of(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def memory_of(array: Any) -> Any:
     """Returns the array in whose memory an array lies, perhaps itself."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    while isinstance(base := _seen_through(array.base), np.ndarray):
+        array = base
     return array
+
+
+def _seen_through(base: Any) -> Any:
+    """Returns what an array looks at, which is often behind a `memoryview`."""
+    return base.obj if isinstance(base, memoryview) else base
+
+
+def buffer_behind(array: Any) -> Any:
+    """Returns the object whose bytes an array looks at, if they can change."""
+    owner = _seen_through(memory_of(array).base)
+    return owner if isinstance(owner, bytearray | PythonArray) else None
+
+
+def start_of_memory(array: Any) -> int:
+    """Returns the address at which the memory begins that an array looks into."""
+    buffer = buffer_behind(array)
+    return start_of(memory_of(array) if buffer is None else bytes_of(buffer))
+
+
+def bytes_of(buffer: Any) -> Any:
+    """Returns an array that looks at all bytes of a buffer."""
+    return np.frombuffer(buffer, np.uint8)
 
 
 def start_of(array: Any) -> int:

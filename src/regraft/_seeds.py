@@ -51,13 +51,30 @@ class Seeds:
 
 def reseed_streams(walk: Walk, seeds: Seeds) -> None:
     """Starts every random stream of the copy anew."""
-    for _, stream in walk.seed_generators:
-        _restart(stream, seeds)
+    with _seeds_said_again(walk):
+        for _, stream in walk.seed_generators:
+            _restart(stream, seeds)
     _reseed_generators(walk, seeds)
 
 
 def _restart(stream: Any, seeds: Seeds) -> None:
     _keras.reseed_generator(stream, None if seeds.seed is None else seeds.next())
+
+
+@contextmanager
+def _seeds_said_again(walk: Walk) -> Iterator[None]:
+    """Lets layers that say with which seed their stream was made say the new one.
+
+    It is in their configuration, with which a file, or a later clone, makes them again.
+    """
+    streams = [stream for _, stream in walk.seed_generators]
+    before = {address(stream): _keras.seed_of(stream) for stream in streams}
+    yield
+    for _, operation in walk.operations:
+        for held in list(vars(operation).values()):
+            old = before.get(address(held))
+            if old is not None:
+                _keras.say_seed(operation, old, _keras.seed_of(held))
 
 
 def reseed(walk: Walk, seeds: Seeds) -> None:
@@ -77,12 +94,13 @@ def reseed(walk: Walk, seeds: Seeds) -> None:
     found = [x for _, x in (*walk.initializers, *walk.seed_generators)]
     wanted = set(map(address, found))
     held = [x for y in layers for x in vars(y).values() if address(x) in wanted]
-    for source in {address(x): x for x in held + found}.values():
-        if address(source) in streams:
-            _restart(source, seeds)
-        else:
-            fixed = seeds.seed is not None
-            _keras.reseed_initializer(source, seeds.next, also_fixed=fixed)
+    fixed = seeds.seed is not None
+    with _seeds_said_again(walk):
+        for source in {address(x): x for x in held + found}.values():
+            if address(source) in streams:
+                _restart(source, seeds)
+            else:
+                _keras.reseed_initializer(source, seeds.next, also_fixed=fixed)
     _reseed_generators(walk, seeds)
 
 

@@ -19,7 +19,7 @@ from . import _backends, _functions
 from ._errors import RegraftError
 from ._identity import address
 from ._makers import PROXIES
-from ._parts import memory_of, start_of
+from ._parts import start_of, start_of_memory
 from ._values import Difference
 from ._walk import Walk
 
@@ -188,7 +188,7 @@ def _array_memory(array: Any) -> set[Any]:
     """Returns where the memory begins that an array looks into."""
     if not array.nbytes or not array.flags.writeable:
         return set()
-    return {start_of(memory_of(array))}
+    return {start_of_memory(array)}
 
 
 def _overlap(left: Any, right: Any) -> bool:

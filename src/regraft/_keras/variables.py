@@ -129,6 +129,14 @@ def seed_of(generator: Any) -> int | None:
     return seed
 
 
+def say_seed(layer: Any, old: int, new: int | None) -> None:
+    """Writes another seed where a layer says what its random stream was made with."""
+    noted = vars(layer).get("_auto_config")
+    for state in (vars(layer), {} if noted is None else noted.config):
+        if type(state.get("seed")) is int and state["seed"] == old:
+            state["seed"] = new
+
+
 def start_like(generator: Any, other: Any) -> None:
     """Lets a random stream start where another one does."""
     generator._initial_seed = other._initial_seed

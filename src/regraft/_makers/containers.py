@@ -15,7 +15,13 @@ from numpy.lib.stride_tricks import as_strided
 from .._atoms import ATOMS
 from .._core import Fill, are_atoms, container_maker, needs_hash
 from .._identity import address, may_hold_ids
-from .._parts import mapping_behind, memory_of, start_of
+from .._parts import (
+    buffer_behind,
+    mapping_behind,
+    memory_of,
+    start_of,
+    start_of_memory,
+)
 from .base import Maker, Tailor
 from .instances import fill_attributes, is_open
 
@@ -184,6 +190,11 @@ def _same_view(walk: Any, view: Any) -> Any:
     owner = memory_of(view)
     if isinstance(owner, np.memmap) or not owner.nbytes:
         return None
+    buffer = buffer_behind(owner)
+    if buffer is not None:
+        memory, offset = walk.copy_of(buffer), start_of(view) - start_of_memory(view)
+        what = view.shape, view.dtype, memory, offset, view.strides
+        return np.ndarray.__new__(type(view), *what)
     if not walk.memory.note(start_of(owner), view) or owner is view:
         return None
     new = walk.copy_of(owner)

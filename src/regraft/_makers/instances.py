@@ -152,11 +152,15 @@ def _never_changes(kind: Any) -> bool:
         for name, value in vars(base).items():
             if isinstance(value, types.FunctionType):
                 code = dis.get_instructions(value)
-                if name != "__init__" and any(x.opname == "STORE_ATTR" for x in code):
+                if name != "__init__" and any(map(_sets_attributes, code)):
                     return False
             elif not name.startswith("__") and type(value) in ATOMS - {str}:
                 return False
     return True
+
+
+def _sets_attributes(step: dis.Instruction) -> bool:
+    return step.opname == "STORE_ATTR" or step.argval in ("setattr", "__dict__")
 
 
 def _global_names(obj: Any) -> list[str]:
