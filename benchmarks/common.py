@@ -155,9 +155,11 @@ def finish(result: Any) -> Any:
 # --- clocks ----------------------------------------------------------------------
 
 
-def timed(make: Callable[[], Any]) -> tuple[float, Any]:
+def timed(
+    make: Callable[[], Any], *, prepare: Callable[[], object] = gc.collect
+) -> tuple[float, Any]:
     """Seconds that `make` takes until its result is complete, and the result."""
-    gc.collect()
+    prepare()
     wait_for([])
     start = time.perf_counter()
     result = finish(make())

@@ -28,6 +28,7 @@ from typing import Any
 
 import common
 import keras
+import numpy as np
 from keras import layers
 from rich.console import Console
 from rich.table import Table
@@ -106,8 +107,18 @@ def with_a_deep_stack(make: Callable[[], Any]) -> Any:
 def measure_time(
     sizes: list[int], repeats: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """All sizes in turns, so that none has the processor's caches to itself."""
+    """All sizes in turns, each with nothing of its model in the processor's caches.
+
+    Otherwise a model of 1,000 layers would find there what one of 100 has left, and
+    that of 100 nothing but what is left of 10,000.
+    """
     models = {}
+    elsewhere = np.ones(32 * 2**20)  # 256 MB, more than any cache.
+
+    def cool_down() -> None:
+        gc.collect()
+        elsewhere.sum()
+
     for size in sizes:
         say(f"{size:,} layers: building")
         models[size] = with_a_deep_stack(partial(chain, size))
@@ -121,7 +132,8 @@ def measure_time(
                 continue
             say(f"{size:,} layers: round {turn} of {repeats}, {way}")
             try:
-                took, result = common.timed(partial(WAYS[way], models[size]))
+                make = partial(WAYS[way], models[size])
+                took, result = common.timed(make, prepare=cool_down)
             except Exception as error:
                 errors[row] = common.first_line(error)
                 continue
