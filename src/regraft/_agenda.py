@@ -40,7 +40,7 @@ class Agenda(Core):
         """Forgets what was put off."""
         self.pending.clear()
         self.with_ids.clear()
-        self._hashed: list[Waiting] = []
+        self._hashed: dict[int, list[Waiting]] = {}
         self._later: list[Callable[[], None]] = []
         self._references: list[weakref.ref[Any]] = []
         # Whose contents were read while weak references in them waited.
@@ -59,7 +59,8 @@ class Agenda(Core):
             action: Completes it.
             parts: What the action looks into; their copies are completed before.
         """
-        self._hashed.append((obj, action, list(parts)))
+        entry = obj, action, list(parts)
+        self._hashed.setdefault(address(obj), []).append(entry)
 
     def later(self, action: Callable[[], None]) -> None:
         """Schedules an action for when the rest has been visited."""
@@ -93,16 +94,15 @@ class Agenda(Core):
             return True
         self._completing.add(address(obj))
         pending, places, known = self.pending, dict[int, int](), 0
-        met = set[int]()
+        met: dict[int, None] = {}
         for part in plain_parts(self, parts):
-            met.add(address(part))
+            met[address(part)] = None
             for place in range(known, len(pending)):
                 places[address(pending[place][1])] = place
             known = len(pending)
             if address(part) in places:
                 self._fill_at(places[address(part)])
-        mine = [entry for entry in self._hashed if address(entry[0]) in met]
-        self._hashed = [entry for entry in self._hashed if address(entry[0]) not in met]
+        mine = [entry for key in met for entry in self._hashed.pop(key, ())]
         for action in in_order(mine):
             action()
         self._completing.discard(address(obj))
@@ -118,8 +118,8 @@ class Agenda(Core):
         """Does all of it, until nothing new is found."""
         self._fill_shells()
         while self._hashed:
-            waiting, self._hashed = self._hashed, []
-            for action in in_order(waiting):
+            waiting, self._hashed = self._hashed, {}
+            for action in in_order([x for same in waiting.values() for x in same]):
                 action()
             self._fill_shells()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _keras
-from ._errors import UsageTypeError, explain
+from ._errors import RegraftError, UsageTypeError, explain
 from ._makers import set_copier
 
 
@@ -65,8 +65,11 @@ def register_copier(kind: type, function: Callable[..., Any]) -> None:
 
         try:
             new = call(obj, copy)
+        except (RegraftError, RecursionError):  # It is told with a path of its own.
+            raise
         except Exception as error:
-            error.add_note(f"regraft copied {walk.path_of(obj)}")
+            if not getattr(error, "__notes__", ()):  # Not by each copier around.
+                error.add_note(f"regraft copied {walk.path_of(obj)}")
             raise
         if walk.known(obj) is not None:  # A part that holds it asked for it.
             return walk.known(obj)

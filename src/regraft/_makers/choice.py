@@ -26,6 +26,7 @@ _USER_COPIERS: dict[type, Maker] = {}
 
 def set_copier(kind: type, maker: Maker) -> None:
     """Makes `maker` responsible for a class and its subclasses."""
+    maker.completes = True  # type: ignore[attr-defined]
     _USER_COPIERS[kind] = maker
     _CHOICES.clear()
 
@@ -115,8 +116,13 @@ def _by_instance(obj: Any, copiers: dict[type, Maker]) -> Maker | None:
 
 
 def is_plain(obj: Any) -> bool:
-    """Tells whether an object is nothing but its attributes."""
-    return choose_maker(obj) not in (make_by_reduce, make_by_deepcopy)
+    """Tells whether an object is nothing but its attributes.
+
+    What a copier of the user's makes is complete as soon as it is made.
+    """
+    maker = choose_maker(obj)
+    is_made_at_once = getattr(maker, "completes", False)
+    return not is_made_at_once and maker not in (make_by_reduce, make_by_deepcopy)
 
 
 def _has_plain_class(kind: type, obj: Any) -> bool:
