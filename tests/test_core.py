@@ -343,9 +343,10 @@ def test_wrapped_methods(parts):
 
 def test_wrappers_of_another_kind_are_left_to_the_walk(parts):
     walk, owner = walk_of(parts), Owner()
-    marked = owner.wrap("method")
+    marked, doubled = owner.wrap("method"), owner.wrap("method")
     marked.mark = []
-    for wrapper in (marked, Owner().wrap("method"), is_thing):
+    doubled.other = doubled.__wrapped__
+    for wrapper in (marked, doubled, Owner().wrap("method"), is_thing):
         parts[2].rewrap(walk, wrapper, owner, Owner(), {})
         assert walk.known(wrapper) is None
 

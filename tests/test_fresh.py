@@ -697,15 +697,44 @@ class WithTarget(keras.Model):
         return self.online(x) - self.target(x)
 
 
-class Turned(layers.Layer):
-    """Begins with what its constructor wrote."""
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_constructor_that_lets_layers_start_alike(is_inside):
+    model = WithTarget()
+    model(X)
+    model.online.layers[0].kernel.assign(np.ones((4, 4)))
+    if is_inside:
+        x = keras.Input((4,))
+        model = keras.Model(x, model(x))
+    one, same, other = (rg.clone(model, weights="fresh", seed=s) for s in (1, 1, 2))
+    assert not ops.convert_to_numpy(one(X)).any()
+    assert all(map(np.array_equal, values(one), values(same)))
+    assert not np.array_equal(values(one)[0], values(other)[0])
+    assert_drawn(model, one)
 
-    def __init__(self, scale=3.0, **kwargs):
+
+def test_an_initializer_that_was_changed_afterwards():
+    model = WithTarget()
+    model(X)
+    model.online.layers[0].kernel_initializer = keras.initializers.Constant(7.0)
+    new = rg.clone(model, weights="fresh")
+    for part in (new.online, new.target):
+        np.testing.assert_array_equal(part.layers[0].kernel, np.full((4, 4), 7.0))
+
+
+TRAINED = np.arange(16.0, dtype="float32").reshape(4, 4)
+
+
+class Pretrained(layers.Layer):
+    """Starts with trained weights, as if from a file."""
+
+    table = np.arange(3.0)
+
+    def __init__(self, scale=1.0, **kwargs):
         super().__init__(**kwargs)
-        self.scale = scale
-        self.inner = layers.Dense(4)
+        self.scale, self.first = scale, self.table[0]
+        self.inner = layers.Dense(4, use_bias=False)
         self.inner.build((None, 4))
-        _write(self.inner, scale)
+        self.inner.set_weights([TRAINED])
 
     def call(self, x):
         return self.inner(x)
@@ -714,25 +743,11 @@ class Turned(layers.Layer):
         return {**super().get_config(), "scale": self.scale}
 
 
-def _write(layer, scale):
-    layer.kernel.assign(np.eye(4) * scale)
-
-
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_what_a_constructor_writes_to_layers_inside(is_inside):
-    model = WithTarget()
-    model(X)
-    model.online.layers[0].kernel.assign(np.ones((4, 4)))
-    if is_inside:
-        x = keras.Input((4,))
-        model = keras.Model(x, [model(x), Turned(2.0)(x)])
-    one, same, other = (rg.clone(model, weights="fresh", seed=s) for s in (1, 1, 2))
-    outputs = one(X)[0] if is_inside else one(X)
-    assert not ops.convert_to_numpy(outputs).any()
-    assert all(map(np.array_equal, values(one), values(same)))
-    assert not np.array_equal(values(one)[0], values(other)[0])
-    if is_inside:
-        np.testing.assert_array_equal(one.layers[-1].inner.kernel, np.eye(4) * 2)
+def test_trained_weights_that_a_constructor_reads_are_not_fresh():
+    layer = Pretrained(2.0)
+    layer(X)
+    (kernel,) = values(rg.clone(keras.Sequential([layer]), weights="fresh"))
+    assert np.abs(kernel).max() < 1.0
 
 
 class Chosen(layers.Layer):

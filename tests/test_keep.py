@@ -122,6 +122,7 @@ def test_every_way_to_name_a_layer():
         iter([first]),
         (layer for layer in [first]),
         {"a": first}.values(),
+        {first: 1}.keys(),
         deque([first]),
         lambda obj: obj is first,
         Asking().is_first,
@@ -155,3 +156,11 @@ def test_names_are_refused(name):
     assert "`keep=` names something that both models share in any case." in text
     assert f"received: {name!r}" in text
     assert ("`model.get_layer('dense')`" in text) == (name == "dense")
+
+
+def test_an_iterator_of_the_model_is_an_object():
+    model = network()
+    vars(model)["numbers"] = numbers_left = iter([1, 2, 3])
+    new = rg.clone(model, keep=numbers_left)
+    assert new.numbers is numbers_left
+    assert list(numbers_left) == [1, 2, 3]

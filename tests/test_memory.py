@@ -99,6 +99,16 @@ def test_arrays_that_look_at_bytes_nobody_else_holds():
     assert not regraft.verify(layer, apart).same
 
 
+def test_a_tensor_of_torch_over_such_an_array():
+    torch = pytest.importorskip("torch")
+    raw = bytearray(8)
+    whole = np.frombuffer(raw, "u1")
+    new = copied({"whole": whole, "tensor": torch.from_numpy(whole), "raw": raw})
+    new["whole"][0] = 9
+    assert int(new["tensor"][0]) == new["raw"][0] == 9
+    assert raw[0] == 0
+
+
 def test_views_of_objects():
     items = np.array([[1], [2], [3], None], dtype=object)
     whole, part = copied([items, items[1:3]])

@@ -102,9 +102,10 @@ class Agenda(Core):
             known = len(pending)
             if address(part) in places:
                 self._fill_at(places[address(part)])
-        mine = [entry for key in met for entry in self._hashed.pop(key, ())]
-        for action in in_order(mine):
-            action()
+        for key in met:
+            if all(map(_is_hashed_by_identity, self._hashed.get(key, ()))):
+                for _, action, _ in self._hashed.pop(key, ()):
+                    action()
         self._completing.discard(address(obj))
         return address(obj) not in self.memo
 
@@ -165,6 +166,13 @@ class Agenda(Core):
         holders, self._holders = self._holders, {}
         for fill, obj, new in holders.values():
             fill(self, obj, new)
+
+
+def _is_hashed_by_identity(waiting: Waiting) -> bool:
+    """Tells whether copies need not be complete to be hashed, as layers need not."""
+    _, _, parts = waiting
+    by_identity: Any = object.__hash__
+    return bool(parts) and all(type(x).__hash__ is by_identity for x in parts)
 
 
 def _do_nothing(walk: Any, obj: Any, new: Any) -> None:

@@ -112,7 +112,7 @@ def clone(
     'bfloat16'
     """
     check(model, weights, seed, compiled, name, prefix)
-    kept = named(keep)
+    kept = named(model, keep)
     if compiled is None:
         compiled = "fresh" if weights == "fresh" else "copy"
     rules = _CloneRules(compiled, *check_place(weights, device, distribution))

@@ -59,9 +59,9 @@ def register_copier(kind: type, function: Callable[..., Any]) -> None:
 
     def maker(walk: Any, obj: Any) -> Any:
         def copy(part: Any) -> Any:
-            walk.copy_of(part)
+            new = walk.copy_of(part)
             walk.complete(obj, part)
-            return walk.copy_of(part)
+            return new
 
         try:
             new = call(obj, copy)
@@ -91,10 +91,9 @@ def _caller(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     )
     by_place = [p for p in parameters if p.kind in of_place]
-    is_wanted = any(p.default is p.empty or p.name == "copy" for p in by_place[1:2])
-    takes_any = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    if is_wanted or (takes_any and len(by_place) < 2):
+    if any(p.default is p.empty or p.name == "copy" for p in by_place[1:2]):
         return function
-    if any(p.name == "copy" for p in parameters):
+    by_name = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    if any(p.default is p.empty and p.name == "copy" for p in by_name):
         return lambda obj, copy: function(obj, copy=copy)
     return lambda obj, copy: function(obj)

@@ -76,18 +76,20 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
         if name in own and own[name] is not value
         if _holds_numbers(value) and not same_data(own[name], value)
     ]
-    for number in range(_DRAWS):
-        other = vars(make(number) or ghost) if drawn else {}
+    for number in range(_DRAWS if drawn else 0):
+        other = vars(make(number) or ghost)
         for name in drawn:
             if name in other and not same_data(other[name], made[name]):
                 own[name] = _taken(own[name], made[name])
         # An index, or a mask, may be the same by chance; a fraction hardly.
         drawn = [name for name in drawn if _is_countable(made[name])]
         drawn = [name for name in drawn if not same_data(own[name], made[name])]
+        if not drawn:
+            return
 
 
 # How often others are asked for what may be the same by chance.
-_DRAWS = 8
+_DRAWS = 4
 
 
 def _is_countable(value: Any) -> bool:

@@ -334,8 +334,9 @@ class Comparison:
         # Whoever shares a function shares these: only what is in them is compared.
         keywords = [dict(side.__kwdefaults__ or {}) for side in (left, right)]
         self.push(keywords[0], keywords[1], f"{path}.<defaults>")
-        notes = [_functions.annotations_of(side) for side in (left, right)]
-        self.push(notes[0], notes[1], f"{path}.<annotations>")
+        notes, others = map(_functions.annotations_of, (left, right))
+        if notes != others:  # Copies share what is in them.
+            yield Difference(f"{path}.<annotations>", notes, others, "value")
         self.push(dict(left.__dict__), dict(right.__dict__), f"{path}.<attributes>")
         cells = zip(left.__closure__ or (), right.__closure__ or (), strict=True)
         for name, (mine, other) in zip(left.__code__.co_freevars, cells, strict=True):

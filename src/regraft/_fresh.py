@@ -6,13 +6,13 @@ owns variables a *ghost* is made, a copy of the layer that has forgotten its
 variables, and built again; the values of the ghost's variables move into the
 layer's own. Wiring, ties, names and everything else stay as they are.
 
-A layer that builds the layers inside it, or makes them, may write to their weights as
-well, so the outermost one that does is asked for what their weights start with.
+A layer that builds the layers inside it may write to their weights as well, so the
+outermost one that builds a layer is asked for what its weights start with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -72,8 +72,9 @@ class _Drawing:
         mine = {address(new) for _, new in walk.variables}
         self.foreign = [v for v in self._variables if address(v) not in mine]
         data = [v for x in self._layers for v in _keras.learned_by_adapt(x)]
-        # The ids of variables whose values are not to be changed, any more or at all.
-        self._drawn = {address(v) for v in (*self.foreign, *data)}
+        # The ids of variables whose values are not to be changed at all, or any more.
+        self._settled = frozenset(address(v) for v in (*self.foreign, *data))
+        self._drawn = set(self._settled)
         # A layer may be made, or built, with the very layers that it holds.
         self._known = {address(v) for pair in walk.variables for v in pair}
         # The ids of what no Keras variable holds and is as it was.
@@ -83,7 +84,6 @@ class _Drawing:
 
     def run(self) -> None:
         """Draws everything, or tells what nobody knows how to draw."""
-        settled = self._drawn.copy()
         for layer in self._layers:
             self._ask_layer(layer)
         for owner, inside in self._owners:
@@ -96,11 +96,11 @@ class _Drawing:
         for layer in self._layers:
             self._check(layer)
         # Owners may read what the layers start with that they do not build.
-        self._drawn = settled
+        self._drawn = set(self._settled)
         for owner, inside in reversed(self._owners):
-            if len(inside) > 1 and _keras.writes_when_made(owner):
-                self._ask_constructor(owner, inside)
             self._ask_builder(owner, inside)
+        for owner, inside in self._owners:
+            self._tie(owner, inside)
 
     def _ask_layer(self, layer: Any) -> None:
         """Draws the variables of a layer as it would by itself."""
@@ -126,33 +126,19 @@ class _Drawing:
                 self._drawn.add(address(variable))
 
     def _draw_data(self, layer: Any) -> None:
-        """Lets a `build()` that makes no weights draw what it keeps instead."""
+        """Lets a `build()` that makes neither weights nor layers draw what it keeps."""
         is_users = not _keras.is_of_keras(type(layer))
         if is_users and not _own(layer) and _keras.says_how_to_build(layer):
             make = partial(built_again, layer, self._keep)
-            ghost = make()
+            ghost = None if len(_keras.all_layers(layer)) > 1 else make()
             if ghost is not None:
                 take_drawn_data(layer, ghost, partial(self._with_other_draws, make))
 
     def _ask_constructor(self, owner: Any, inside: list[Any]) -> None:
-        """Asks the constructor of a layer how those inside it start."""
-        if not any(map(self._undrawn, inside)):
-            return
-        make = partial(constructed_again, owner)
-
-        def pair_up(ghost: Any) -> list[tuple[Any, Any]]:
-            others = _keras.all_layers(ghost)
-            is_alike = [type(x) for x in others] == [type(x) for x in inside]
-            return list(zip(inside, others, strict=True)) if is_alike else []
-
-        ghost = make()
-        parts = [] if ghost is None else pair_up(ghost)
-        moved = [
-            part
-            for part, other in parts
-            if self._move_new_values(other, part, self._known)
-        ]
-        self._take_data(parts, moved, make, pair_up)
+        """Asks a layer around those that cannot be made again alone."""
+        if any(map(self._undrawn, inside)):
+            for part, other in _made_alike(owner, inside):
+                self._move_new_values(other, part, self._known)
 
     def _ask_builder(self, owner: Any, inside: list[Any]) -> None:
         """Asks a layer that builds those inside it what their weights start with."""
@@ -164,43 +150,44 @@ class _Drawing:
         ghost = make()
         if ghost is None:
             return
-        used, parts, moved = set(self._known), list(held_alike(owner, ghost)), []
+        used, parts = set(self._known), list(held_alike(owner, ghost))
+        moved, others = set[int](), dict[int, dict[int, Any]]()
         for part, other in parts:
             if self._move_new_values(other, part, used):
-                moved.append(part)
+                moved.add(address(part))
             used |= _keras.held_by_layers([other])
-        self._take_data(parts, moved, make, partial(held_alike, owner))
-
-    def _take_data(
-        self,
-        parts: list[tuple[Any, Any]],
-        moved: list[Any],
-        make: Callable[[], Any],
-        pair_up: Callable[[Any], Iterable[tuple[Any, Any]]],
-    ) -> None:
-        """Takes over what an owner's ghost has worked out for the layers inside.
-
-        Args:
-            parts: Layers, each with the one in the ghost.
-            moved: Those to which the ghost gave values.
-            make: Makes another ghost of the owner, or None.
-            pair_up: Pairs layers with those in another ghost.
-        """
-        others: dict[int, dict[int, Any]] = {}
 
         def another(part: Any, number: int) -> Any:
             if number not in others:
-                ghost = self._with_other_draws(make, number)
-                pairs = () if ghost is None else pair_up(ghost)
-                others[number] = {address(a): b for a, b in pairs}
+                drawn = self._with_other_draws(make, number) or ghost
+                others[number] = {address(a): b for a, b in held_alike(owner, drawn)}
             return others[number].get(address(part))
 
-        copies, known = set(map(address, self._layers)), set(map(address, moved))
+        copies = set(map(address, self._layers))
         for part, other in parts:
             # Data belong to the weights that this ghost gave, not to those of another.
-            is_moved = known.intersection(map(address, _keras.all_layers(part)))
+            is_moved = moved.intersection(map(address, _keras.all_layers(part)))
             if is_moved and address(part) in copies:
                 take_drawn_data(part, other, partial(another, part))
+
+    def _tie(self, owner: Any, inside: list[Any]) -> None:
+        """Lets variables start alike that do so when their owner is made.
+
+        A constructor makes a target of a network, say. It may as well read trained
+        weights from a file: so what is taken from it is who is like whom, no values.
+        """
+        if len(inside) == 1 or not _keras.writes_when_made(owner):
+            return
+        first: dict[Any, Any] = {}
+        for part, other in _made_alike(owner, inside):
+            for mine, its in zip(_own(part), _own(other), strict=False):
+                value = _keras.to_numpy(its)
+                is_drawn = value.size > 1 and value.min() != value.max()
+                if _signature(mine) != _signature(its) or not is_drawn:
+                    continue
+                twin = first.setdefault((_keras.kind_of(its), value.tobytes()), mine)
+                if twin is not mine and address(mine) not in self._settled:
+                    mine.assign(twin.value)
 
     def _with_other_draws(self, make: Callable[[], Any], number: int) -> Any:
         """Makes a ghost that draws other numbers than it would, for nobody to use."""
@@ -293,6 +280,14 @@ class _Drawing:
                 target.assign(source.value)
                 self._drawn.add(address(target))
         return len(self._drawn) > before
+
+
+def _made_alike(owner: Any, inside: list[Any]) -> list[tuple[Any, Any]]:
+    """Returns the layers in one, each with that in another that was made like it."""
+    ghost = constructed_again(owner)
+    others = [] if ghost is None else _keras.all_layers(ghost)
+    is_alike = [type(x) for x in others] == [type(x) for x in inside]
+    return list(zip(inside, others, strict=True)) if is_alike else []
 
 
 def _own(layer: Any) -> list[Any]:

@@ -25,10 +25,10 @@ def captured(function: types.FunctionType) -> Iterator[Any]:
     return (value for _, value in captured_by_name(function))
 
 
-def annotations_of(function: types.FunctionType) -> dict[str, Any]:
-    """Returns what a function says of its arguments, as far as names are known."""
+def annotations_of(function: types.FunctionType) -> dict[str, str]:
+    """Returns what a function says of its arguments, in words."""
     try:
-        return dict(function.__annotations__)
+        return {name: repr(note) for name, note in function.__annotations__.items()}
     except NameError:  # From Python 3.14 on they are looked up when they are asked for.
         return {}
 

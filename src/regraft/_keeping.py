@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, ValuesView
+from collections.abc import Iterable, Iterator, MappingView
 from typing import Any
 
 from . import _keras
@@ -17,7 +17,7 @@ from ._parts import held_by
 from ._walk import Walk
 
 # What names several things. Anything else is one object, a dict as well.
-_COLLECTIONS = (tuple, list, set, frozenset, deque, Iterator, ValuesView)
+_COLLECTIONS = (tuple, list, set, frozenset, deque, MappingView)
 
 _PREDICATES = (
     types.FunctionType,
@@ -27,11 +27,14 @@ _PREDICATES = (
 )
 
 
-def named(keep: Any) -> tuple[Any, ...]:
-    """Returns what `keep=` names, one by one."""
+def named(model: Any, keep: Any) -> tuple[Any, ...]:
+    """Returns what `keep=` names, one by one. An iterator of the model is an object."""
     if keep is None:
         return ()
-    found = tuple(keep) if isinstance(keep, _COLLECTIONS) else (keep,)
+    is_several = isinstance(keep, _COLLECTIONS) or (
+        isinstance(keep, Iterator) and not held_by(model, [keep])
+    )
+    found = tuple(keep) if is_several else (keep,)
     for one in found:
         if type(one) in ATOMS and not isinstance(one, type):
             raise _names_nothing(one)

@@ -54,12 +54,9 @@ def buffer_behind(array: Any) -> Any:
 def start_of_memory(array: Any) -> int:
     """Returns the address at which the memory begins that an array looks into."""
     buffer = buffer_behind(array)
-    return start_of(memory_of(array) if buffer is None else bytes_of(buffer))
-
-
-def bytes_of(buffer: Any) -> Any:
-    """Returns an array that looks at all bytes of a buffer."""
-    return np.frombuffer(buffer, np.uint8)
+    return start_of(
+        memory_of(array) if buffer is None else np.frombuffer(buffer, np.uint8)
+    )
 
 
 def start_of(array: Any) -> int:
@@ -176,8 +173,13 @@ def held_by(root: Any, targets: Iterable[Any]) -> set[int]:
         root: Where to start.
         targets: The objects to find, by identity.
     """
-    wanted = {address(target) for target in targets}
-    return wanted.intersection(address(obj) for obj, _ in _reached(root, ""))
+    wanted, found = {address(target) for target in targets}, set[int]()
+    for obj, _ in _reached(root, None):
+        if address(obj) in wanted:
+            found.add(address(obj))
+            if found == wanted:
+                break
+    return found
 
 
 def path_between(root: Any, target: Any, name: str) -> str:
@@ -194,9 +196,12 @@ def path_between(root: Any, target: Any, name: str) -> str:
     return f"{name} (an object of type {type(target).__name__} inside it)"
 
 
-def _reached(root: Any, name: str) -> Iterator[tuple[Any, str]]:
-    """Yields what can be reached from an object, each with the shortest path to it."""
-    queue: deque[tuple[Any, str]] = deque([(root, name)])
+def _reached(root: Any, name: str | None) -> Iterator[tuple[Any, str]]:
+    """Yields what can be reached from an object, each with the shortest path to it.
+
+    Without a name for the object the paths are not worked out.
+    """
+    queue: deque[tuple[Any, str]] = deque([(root, name or "")])
     seen = {address(root)}
     alive = [root]  # Parts may be made on the fly: their ids must stay taken.
     while queue:
@@ -206,4 +211,4 @@ def _reached(root: Any, name: str) -> Iterator[tuple[Any, str]]:
             if address(part) not in seen and type(part) not in ATOMS:
                 seen.add(address(part))
                 alive.append(part)
-                queue.append((part, path + label))
+                queue.append((part, path if name is None else path + label))

@@ -62,8 +62,8 @@ class Walk(Agenda):
         # What was tried, and whether it can be copied.
         self._trials: dict[int, tuple[Any, bool]] = {}
         self.memory = Memory()
-        # What somebody else made, with what it stands for, but too late.
-        self._late: list[tuple[Any, Any]] = []
+        # Whose copies somebody else makes, after others have met their variables.
+        self._first: list[Any] = []
         self._begin()
 
     # What wires the calls of a copy.
@@ -159,12 +159,17 @@ class Walk(Agenda):
 
         Optimizers, and others, hold it as well, and may have been met before.
         """
-        pairs = [(layer, new), *_keras.parts_alike(layer, new)]
-        self._paired += [pair for pair in pairs if isinstance(pair[0], _keras.Variable)]
-        if any(self.known(old) not in (None, twin) for old, twin in pairs):
-            self._late += pairs
-        for old, twin in pairs:
+        for old, twin in _keras.parts_alike(layer, new):
+            known = self.known(old)
+            # Some are to stand for themselves, others the copier has from the walk.
+            if known is old or known is twin or self.rules.maker(old) is not None:
+                continue
+            if known is not None and layer not in self._first:
+                self._first.append(layer)
             self.remember(old, twin)
+            if isinstance(old, _keras.Variable):
+                self._paired.append((old, twin))
+                self.remember(_keras.raw_value(old), _keras.raw_value(twin))
 
     def note_tracker(self, tracker: Any, new: Any) -> None:
         """Notes a tracker, whose index of identities is written at the end."""
@@ -208,16 +213,15 @@ class Walk(Agenda):
         given, known = self.memo.copy(), self.memory.count_common()
         new = self._copy_root()
         is_missed = self._rebound and any(map(self._was_missed, self.functions))
-        has_more = self.memory.count_common() != known or self._late
+        has_more = self.memory.count_common() != known or self._first
         if not (is_missed or has_more):
             return new
         self.memory.begin_again()
         self.memo.clear()
         self.memo.update(given)
         self._begin()
-        for old, twin in self._late:
-            self.remember(old, twin)
-        self._paired = [x for x in self._late if isinstance(x[0], _keras.Variable)]
+        for layer in self._first:
+            self.copy_of(layer)
         return self._copy_root()
 
     def _copy_root(self) -> Any:

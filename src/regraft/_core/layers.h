@@ -203,7 +203,9 @@ attributes_around(PyObject *attributes, PyObject *method, PyObject *bound)
     Py_ssize_t place = 0;
     PyObject *name, *value;
     while (PyDict_Next(attributes, &place, &name, &value)) {
-        if (value != method && !is_atom(value)) {
+        int is_method = value == method && PyUnicode_CheckExact(name) &&
+                        PyUnicode_Compare(name, wrapped_name) == 0;
+        if (!is_method && !is_atom(value)) {
             return NULL;
         }
     }
@@ -244,7 +246,7 @@ describe(PyObject *made, PyObject *wrapper)
         Py_XDECREF(value);
     }
     PyObject *defaults = failed ? NULL : PyFunction_GetKwDefaults(wrapper);
-    if (defaults != NULL && defaults != Py_None) {
+    if (defaults != NULL && PyDict_Check(defaults) && PyDict_GET_SIZE(defaults)) {
         PyObject *own = PyDict_Copy(defaults);
         failed = own == NULL || PyFunction_SetKwDefaults(made, own);
         Py_XDECREF(own);

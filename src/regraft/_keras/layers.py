@@ -74,19 +74,17 @@ def learned_by_adapt(layer: Any) -> list[Any]:
 
 
 def parts_alike(layer: Any, new: Any) -> list[tuple[Any, Any]]:
-    """Returns the layers, variables and values of a layer, with those of one like it.
+    """Returns the layers and variables in a layer, each with that in one like it.
 
-    Those of a kind are left out of which both do not have the same.
+    Those of a kind are left out of which both do not have as many.
     """
-    layers, others = all_layers(layer), all_layers(new)
     pairs: list[tuple[Any, Any]] = []
+    layers, others = all_layers(layer), all_layers(new)
     if [type(x) for x in layers] == [type(x) for x in others]:
         pairs += zip(layers[1:], others[1:], strict=True)
     variables, twins = layer.variables, new.variables
-    if [kind_of(v) for v in variables] == [kind_of(v) for v in twins]:
+    if len(variables) == len(twins):
         pairs += zip(variables, twins, strict=True)
-        values = zip(map(raw_value, variables), map(raw_value, twins), strict=True)
-        pairs += [pair for pair in values if pair[0] is not None]
     return pairs
 
 

@@ -113,8 +113,8 @@ def _is_handed_on(steps: list[dis.Instruction], index: int) -> bool:
 def writes_when_made(layer: Any) -> bool:
     """Tells whether a constructor of the user's seems to write to weights.
 
-    A network and its target start alike. What is asked is the code of the constructor,
-    and of the methods and functions of its module that it names.
+    What is asked is the code of the constructor, and of the methods and functions of
+    its module that it names.
     """
     kinds = [kind for kind in type(layer).__mro__[:-1] if not is_of_keras(kind)]
     names, seen = {"__init__"}, set[str]()
@@ -129,21 +129,15 @@ def writes_when_made(layer: Any) -> bool:
     return not names.isdisjoint(_WRITES)
 
 
-_WRITES = {
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "copy_",
-    "load_state_dict",
-    "load_weights",
-    "set_weights",
-}
+_WRITES = {"assign", "set_weights"}
 
 
 def _names_in(function: Any) -> set[str]:
     """Returns the names that the code of a function uses, in what is inside it, too."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
-    found, stack = set[str](), [] if code is None else [code]
+    function = getattr(function, "__func__", function)  # Of a static or class method.
+    if not isinstance(function, types.FunctionType):
+        return set()
+    found, stack = set[str](), [inspect.unwrap(function).__code__]
     while stack:
         code = stack.pop()
         found.update(code.co_names)

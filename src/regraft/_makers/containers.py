@@ -190,12 +190,13 @@ def _same_view(walk: Any, view: Any) -> Any:
     owner = memory_of(view)
     if isinstance(owner, np.memmap) or not owner.nbytes:
         return None
+    is_common = walk.memory.note(start_of(owner), view)
     buffer = buffer_behind(owner)
     if buffer is not None:
         memory, offset = walk.copy_of(buffer), start_of(view) - start_of_memory(view)
         what = view.shape, view.dtype, memory, offset, view.strides
         return np.ndarray.__new__(type(view), *what)
-    if not walk.memory.note(start_of(owner), view) or owner is view:
+    if not is_common or owner is view:
         return None
     new = walk.copy_of(owner)
     memory = new.ravel(order="K")
