@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -116,7 +117,7 @@ def test_what_nobody_makes(parts):
     for ask in (walk.copy_of, walk.maker, lambda x: walk.translate({"a": 1, "b": x})):
         with pytest.raises(LookupError, match="nobody makes a Thing"):
             ask(Thing())
-    assert walk.memo == walk.makers == {}
+    assert dict(walk.memo) == walk.makers == {}
 
 
 def test_a_failing_question_about_sharing(parts):
@@ -126,7 +127,7 @@ def test_a_failing_question_about_sharing(parts):
     walk = parts[0](refuse_to_choose, keep)
     with pytest.raises(RuntimeError, match="cannot tell"):
         walk.copy_of([])
-    assert walk.memo == {}
+    assert not walk.memo
 
 
 def test_copies_are_made_past_the_class(parts):
@@ -151,7 +152,9 @@ def test_c_refuses_what_python_would_not_understand():
     walk = native.Core(refuse_to_choose)
     make = native.instance_maker(print)
     for ask, message in (
-        (lambda: native.Core(print, None, []), "expected a dict, received"),
+        (lambda: walk.memo["a"], "expected an address, received 'a'"),
+        (lambda: walk.memo.get(), "expected an address and a default"),
+        (lambda: walk.memo.update([]), "expected a memo or a dict, received"),
         (lambda: walk.translate([]), "expected a dict, received"),
         (lambda: walk.settle([]), "expected a dict, received"),
         (lambda: walk.known_items({}), "expected a list, received"),
@@ -170,6 +173,100 @@ def test_c_refuses_what_python_would_not_understand():
     ):
         with pytest.raises(TypeError, match=message):
             ask()
+
+
+# --- what a walk remembers -----------------------------------------------------
+
+STEPS = {
+    "set": lambda memo, key, value: memo.__setitem__(key, value),
+    "setdefault": lambda memo, key, value: memo.setdefault(key, value),
+    "get": lambda memo, key, value: (memo.get(key), memo.get(key, value), key in memo),
+    "item": lambda memo, key, value: memo[key],
+    "pop": lambda memo, key, value: memo.pop(key),
+    "pop or": lambda memo, key, value: memo.pop(key, value),
+    "del": lambda memo, key, value: memo.__delitem__(key),
+    "update": lambda memo, key, value: memo.update({key + i: value for i in range(9)}),
+    "clear": lambda memo, key, value: value > 0.9 and memo.clear(),
+}
+
+
+def outcome(step, memo, key, value):
+    try:
+        return STEPS[step](memo, key, value)
+    except KeyError as error:
+        return repr(error)
+
+
+def test_a_memo_does_what_a_dict_does(parts):
+    memo, same = parts[0](refuse_to_choose).memo, {}
+    draw = random.Random(0)
+    for _ in range(5000):
+        step = draw.choice(list(STEPS))
+        key, value = 16 * draw.randrange(400) + (1 << 40), draw.random()
+        assert outcome(step, memo, key, value) == outcome(step, same, key, value)
+        assert len(memo) == len(same)
+        assert list(memo.items()) == list(same.items())
+    twin = memo.copy()
+    memo.clear()
+    assert same
+    assert dict(twin) == {**twin} == same
+    assert list(twin.keys()) == list(same)
+    memo.update(twin)
+    assert list(memo.items()) == list(same.items())
+
+
+def test_numbers_that_are_no_addresses(parts):
+    memo = parts[0](refuse_to_choose).memo
+    for number in (1 << 90, -(1 << 90)):
+        assert number not in memo
+        assert memo.get(number, "none") == memo.pop(number, "none") == "none"
+        for ask in (memo.__getitem__, memo.__delitem__, memo.pop):
+            with pytest.raises(KeyError, match=str(number)):
+                ask(number)
+
+
+@pytest.mark.skipif(len(IMPLEMENTATIONS) == 1, reason="nothing was compiled")
+def test_numbers_that_c_cannot_keep():
+    memo = native.Core(refuse_to_choose).memo
+    for put in (
+        lambda: memo.__setitem__(1 << 90, 1),
+        lambda: memo.setdefault(1 << 90, 1),
+        lambda: memo.update({1 << 90: 1}),
+    ):
+        with pytest.raises(OverflowError, match=str(1 << 90)):
+            put()
+    assert not memo
+
+
+def test_what_a_memo_holds_is_freed(parts):
+    memo, gone = parts[0](refuse_to_choose).memo, []
+
+    class Value:
+        """Asks, and changes, what holds it when it goes."""
+
+        def __del__(self):
+            gone.append(len(memo))
+            memo[len(gone)] = None
+
+    for take in (
+        lambda: memo.__setitem__(999, None),
+        lambda: memo.__delitem__(999),
+        lambda: memo.pop(999) and None,
+        lambda: memo.clear(),
+    ):
+        memo[999] = Value()
+        before = len(gone)
+        take()
+        assert len(gone) == before + 1
+
+
+def test_a_memo_that_holds_itself_is_freed(parts):
+    walk, thing = parts[0](refuse_to_choose), Thing()
+    alive = weakref.ref(thing)
+    walk.memo.update({1: thing, 2: walk.memo})
+    del walk, thing
+    gc.collect()
+    assert alive() is None
 
 
 def test_a_walk_that_holds_itself_is_freed(parts):

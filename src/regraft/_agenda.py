@@ -23,16 +23,14 @@ class Agenda(Core):
     Args:
         choose: Decides, by an object, who makes copies of objects of its class.
         keep: Asked of each object: should both models share it?
-        memo: What is known from the start; what is met is added to it.
     """
 
     def __init__(
         self,
         choose: Callable[[Any], Maker],
         keep: Keep | None,
-        memo: dict[int, Any] | None,
     ) -> None:
-        super().__init__(choose, keep, memo)
+        super().__init__(choose, keep)
         self._glances = Glances()
         self.clear_agenda()
 

@@ -52,7 +52,7 @@ class Replay:
         changes = clone_function is not None or call_function is not None
         self._recursive = recursive and changes
         # For the id of each part of the model what takes its place.
-        self._made: _transplant.Memo = {}
+        self._made: dict[int, Any] = {}
         self._alive: list[Any] = []
         self._called: set[int] = set()
         self._fitting = FitInPlace(self._made)
@@ -336,7 +336,7 @@ class Replay:
         found = self._made.get(address(tensor))
         return like(tensor) if found is None else found
 
-    def _memo(self, graph: Any, tensors: dict[int, Any]) -> _transplant.Memo:
+    def _memo(self, graph: Any, tensors: dict[int, Any]) -> dict[int, Any]:
         """Returns what each part of an old graph became."""
         memo = {**self._made, **tensors}
         for node in _keras.own_nodes(graph):

@@ -8,7 +8,7 @@ old graph it finds the new part in its memo.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _fresh, _keras
@@ -23,8 +23,6 @@ from ._states import reset_compile_metrics
 from ._walk import Walk
 from ._wiring import Wiring
 
-Memo = dict[int, Any]
-
 
 class PartsWalk(Walk):
     """A walk whose root is not the model itself but parts of it."""
@@ -35,9 +33,8 @@ class PartsWalk(Walk):
         model: Any,
         *,
         rules: Rules | None = None,
-        memo: Memo | None = None,
     ) -> None:
-        super().__init__(root, rules=rules, memo=memo)
+        super().__init__(root, rules=rules)
         self.model = model
 
     def path_of(self, obj: Any) -> str:
@@ -84,7 +81,7 @@ class _WithoutSlots(Rules):
         return None if is_slot else super().value(variable)
 
 
-def new_model(model: Any, memo: Memo) -> tuple[Any, Walk]:
+def new_model(model: Any, memo: Mapping[int, Any]) -> tuple[Any, Walk]:
     """Copies a model around new parts; what is attached to it gets new weights.
 
     Args:
@@ -121,18 +118,19 @@ def rules_of(compiled: str) -> Rules:
     return _Compiled(dropped=compiled == "drop")
 
 
-def shell(model: Any, memo: Memo, *, compiled: str) -> tuple[Any, Walk]:
+def shell(model: Any, memo: Mapping[int, Any], *, compiled: str) -> tuple[Any, Walk]:
     """Copies a model around new parts; what is attached to it keeps its weights.
 
     Args:
         model: The model.
-        memo: For the id of each old part what takes its place; the walk adds to it.
+        memo: For the id of each old part what takes its place.
         compiled: `"drop"` for a model that is not compiled.
 
     Returns:
         The new model, and the walk that made it.
     """
-    walk = _Transplant(model, model, rules=rules_of(compiled), memo=memo)
+    walk = _Transplant(model, model, rules=rules_of(compiled))
+    walk.memo.update(memo)
     # A layer that holds the model may have brought a copy of it already.
     walk.memo.pop(address(model), None)
     walk.memo.pop(address(vars(model)), None)
@@ -192,7 +190,7 @@ def _aim_anew(part: Any, layer: Any, made: Any) -> None:
             vars(part)[name] = weakref.ref(made)
 
 
-def _made_by(layer: Any, user: Any) -> Memo:
+def _made_by(layer: Any, user: Any) -> dict[int, Any]:
     """Returns the variables that a layer made and another one holds, by their ids."""
     paths = {_keras.path_of_layer(part) for part in _keras.all_layers(layer)}
     held = _keras.held_by_layers([user])

@@ -43,7 +43,6 @@ class Walk(Agenda):
         root: The object to copy.
         rules: What should be different in the copy.
         keep: Asked of each object: should both models share it?
-        memo: What takes the place of objects; the walk adds what it meets.
     """
 
     def __init__(
@@ -52,11 +51,10 @@ class Walk(Agenda):
         *,
         rules: Rules | None = None,
         keep: Keep | None = None,
-        memo: dict[int, Any] | None = None,
     ) -> None:
         self.root = root
         self.rules = rules = rules or Rules()
-        super().__init__(lambda obj: rules.maker(obj) or choose_maker(obj), keep, memo)
+        super().__init__(lambda obj: rules.maker(obj) or choose_maker(obj), keep)
         self.backend = _backends.active()
         self._rebound: set[int] = set()
         # What was tried, and whether it can be copied.

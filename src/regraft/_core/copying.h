@@ -35,7 +35,7 @@ made_in_python(Core *core, PyObject *maker, PyObject *obj)
 
 /* The copy of an object that was not met before. */
 static PyObject *
-made(Core *core, PyObject *obj, PyObject *key)
+made(Core *core, PyObject *obj, Key key)
 {
     PyObject *maker = maker_of(core, obj);
     if (maker == NULL) {
@@ -54,25 +54,19 @@ copy_of(Core *core, PyObject *obj)
     if (is_atom(obj)) {
         return Py_NewRef(obj);
     }
-    PyObject *key = address(obj);
-    if (key == NULL) {
-        return NULL;
+    Key key = key_of(obj);
+    PyObject *new = memo_get(core->memo, key);
+    if (new != NULL) {
+        return Py_NewRef(new);
     }
-    PyObject *new = Py_XNewRef(PyDict_GetItemWithError(core->memo, key));
-    if (new == NULL && !PyErr_Occurred()) {
-        int kept = 0;
-        if (core->keep != Py_None) {
-            kept = is_true(PyObject_CallOneArg(core->keep, obj));
-        }
-        if (kept == 0) {
-            new = made(core, obj, key);
-        }
-        else if (kept == 1 && !PyDict_SetItem(core->memo, key, obj)) {
-            new = Py_NewRef(obj);
-        }
+    int kept = 0;
+    if (core->keep != Py_None) {
+        kept = is_true(PyObject_CallOneArg(core->keep, obj));
     }
-    Py_DECREF(key);
-    return new;
+    if (kept == 0) {
+        return made(core, obj, key);
+    }
+    return kept == 1 && !memo_set(core->memo, key, obj) ? Py_NewRef(obj) : NULL;
 }
 
 
@@ -99,8 +93,8 @@ translated(Core *core, PyObject *value, int *holds_ids)
 {
     if (PyTuple_CheckExact(value)) {
         PyObject *found = find(core, value);
-        if (found != NULL || PyErr_Occurred()) {
-            return Py_XNewRef(found);
+        if (found != NULL) {
+            return Py_NewRef(found);
         }
         if (holds_atoms(value, holds_ids)) {
             return Py_NewRef(value);
@@ -247,23 +241,18 @@ simple_copy(Core *core, PyObject *value)
 static PyObject *
 settled(Core *core, PyObject *value)
 {
-    PyObject *key = address(value);
-    if (key == NULL) {
-        return NULL;
+    Key key = key_of(value);
+    PyObject *new = memo_get(core->memo, key);
+    if (new != NULL) {
+        return Py_NewRef(new);
     }
-    PyObject *new = Py_XNewRef(PyDict_GetItemWithError(core->memo, key));
-    if (new == NULL && !PyErr_Occurred()) {
-        if (PyTuple_CheckExact(value)) {
-            new = is_simple_tuple(value) ? Py_NewRef(value) : NULL;
-        }
-        else {
-            new = simple_copy(core, value);
-            if (new != NULL && PyDict_SetItem(core->memo, key, new) < 0) {
-                Py_CLEAR(new);
-            }
-        }
+    if (PyTuple_CheckExact(value)) {
+        return is_simple_tuple(value) ? Py_NewRef(value) : NULL;
     }
-    Py_DECREF(key);
+    new = simple_copy(core, value);
+    if (new != NULL && memo_set(core->memo, key, new)) {
+        Py_CLEAR(new);
+    }
     return new;
 }
 
@@ -306,24 +295,21 @@ remember(Core *core, PyObject *const *args, Py_ssize_t count)
     if (count != 2) {
         return PyErr_Format(PyExc_TypeError, "expected an object and its copy");
     }
-    PyObject *key = address(args[0]);
-    int failed = key == NULL ? -1 : PyDict_SetItem(core->memo, key, args[1]);
-    Py_XDECREF(key);
-    return failed ? NULL : Py_NewRef(args[1]);
+    return memo_set(core->memo, key_of(args[0]), args[1]) ? NULL : Py_NewRef(args[1]);
 }
 
 static PyObject *
 known(Core *core, PyObject *obj)
 {
     PyObject *found = find(core, obj);
-    return Py_XNewRef(found == NULL && !PyErr_Occurred() ? Py_None : found);
+    return Py_NewRef(found == NULL ? Py_None : found);
 }
 
 static PyObject *
 stand_in(Core *core, PyObject *obj)
 {
     PyObject *found = find(core, obj);
-    return Py_XNewRef(found == NULL && !PyErr_Occurred() ? obj : found);
+    return Py_NewRef(found == NULL ? obj : found);
 }
 
 static PyObject *
@@ -335,7 +321,7 @@ known_items(Core *core, PyObject *items)
     PyObject *copies = PyList_New(0);
     for (Py_ssize_t i = 0; copies != NULL && i < PyList_GET_SIZE(items); i++) {
         PyObject *found = find(core, PyList_GET_ITEM(items, i));
-        if (found != NULL ? PyList_Append(copies, found) : PyErr_Occurred() != NULL) {
+        if (found != NULL && PyList_Append(copies, found)) {
             Py_CLEAR(copies);
         }
     }

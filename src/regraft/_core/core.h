@@ -2,7 +2,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *memo;
+    Memo *memo;
     PyObject *makers;
     PyObject *pending;
     PyObject *with_ids;
@@ -14,29 +14,11 @@ typedef struct {
 #define DEEPEST 5000 /* of them, each of which takes less than 1 kB */
 
 static PyTypeObject *Core_Type;
-static int known_by_hash; /* regraft._identity.IS_AUDITED */
-
-/* The number by which an object is known again: `regraft._identity.address`. */
-static PyObject *
-address(PyObject *obj)
-{
-    if (known_by_hash) {
-        return PyLong_FromSsize_t(PyBaseObject_Type.tp_hash(obj));
-    }
-    return PyLong_FromVoidPtr(obj);
-}
-
 /* Borrowed; NULL without an exception if the object was not met. */
-static PyObject *
+static inline PyObject *
 find(Core *core, PyObject *obj)
 {
-    PyObject *key = address(obj);
-    if (key == NULL) {
-        return NULL;
-    }
-    PyObject *found = PyDict_GetItemWithError(core->memo, key);
-    Py_DECREF(key);
-    return found;
+    return memo_get(core->memo, key_of(obj));
 }
 
 static int

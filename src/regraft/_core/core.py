@@ -21,7 +21,6 @@ class Core:
     Args:
         choose: Decides, by an object, who makes copies of objects of its class.
         keep: Asked of each object: should both models share it?
-        memo: What is known from the start; what is met is added to it.
 
     Attributes:
         memo: The copies of what was met, by the addresses of the originals.
@@ -35,10 +34,9 @@ class Core:
         self,
         choose: Callable[[Any], Maker],
         keep: Keep | None = None,
-        memo: dict[int, Any] | None = None,
     ) -> None:
         self.keep = keep
-        self.memo: dict[int, Any] = {} if memo is None else memo
+        self.memo: dict[int, Any] = {}
         self.makers: dict[type, Maker] = {}
         self.pending: list[tuple[Fill, Any, Any]] = []
         self.with_ids: list[Any] = []

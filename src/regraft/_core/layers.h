@@ -47,11 +47,11 @@ are_ids_of(PyObject *ids, PyObject *items)
 /* Copies a list of which nobody knows yet, and tells whether these were the ids of its
    items, or -1 if it failed. */
 static int
-copy_store(Core *core, PyObject *store, PyObject *key, PyObject *ids, PyObject **twin,
+copy_store(Core *core, PyObject *store, Key key, PyObject *ids, PyObject **twin,
            PyObject **new_ids)
 {
     *twin = PyList_New(0);
-    if (*twin == NULL || PyDict_SetItem(core->memo, key, *twin)) {
+    if (*twin == NULL || memo_set(core->memo, key, *twin)) {
         return -1;
     }
     PyObject *copies = copies_in_list(core, store);
@@ -76,25 +76,19 @@ copy_entry(Core *core, PyObject *name, PyObject *entry, PyObject *ids,
     }
     PyObject *test = PyTuple_GET_ITEM(entry, 0), *store = PyTuple_GET_ITEM(entry, 1);
     PyObject *own = PyDict_GetItemWithError(ids, name); /* borrowed */
-    PyObject *key = PyErr_Occurred() ? NULL : address(store);
-    if (key == NULL) {
+    if (PyErr_Occurred()) {
         return -1;
     }
     PyObject *twin = NULL, *twin_ids = NULL, *new_test = NULL, *pair = NULL;
     int complete = 0;
-    int is_known = PyDict_Contains(core->memo, key);
-    if (is_known < 0) {
-        complete = -1;
-    }
-    else if (is_known || !PyList_CheckExact(store) || own == NULL) {
+    if (find(core, store) != NULL || !PyList_CheckExact(store) || own == NULL) {
         twin = copy_of(core, store);
     }
     else {
         Py_INCREF(own);
-        complete = copy_store(core, store, key, own, &twin, &twin_ids);
+        complete = copy_store(core, store, key_of(store), own, &twin, &twin_ids);
         Py_DECREF(own);
     }
-    Py_DECREF(key);
     if (complete >= 0 && twin != NULL) {
         int is_bare = PyFunction_Check(test) && PyFunction_GET_CLOSURE(test) == NULL;
         new_test = is_bare ? Py_NewRef(test) : copy_of(core, test);
@@ -184,11 +178,9 @@ empty_like(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (new == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    PyObject *key = address(args[1]);
-    if (key == NULL || PyDict_SetItem(core->memo, key, new)) {
+    if (memo_set(core->memo, key_of(args[1]), new)) {
         Py_CLEAR(new);
     }
-    Py_XDECREF(key);
     return new;
 }
 
@@ -220,7 +212,7 @@ attributes_around(PyObject *attributes, PyObject *method, PyObject *bound)
 static PyObject *
 cell_around(PyObject *cells, PyObject *cell, PyObject *new)
 {
-    PyObject *key = address(cell);
+    PyObject *key = number_of(key_of(cell));
     if (key == NULL) {
         return NULL;
     }
@@ -291,7 +283,7 @@ rewrap(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (attributes == NULL) {
         return NULL;
     }
-    PyObject *bound = NULL, *twins = NULL, *cell = NULL, *made = NULL, *key = NULL;
+    PyObject *bound = NULL, *twins = NULL, *cell = NULL, *made = NULL;
     PyObject *method = PyDict_GetItemWithError(attributes, wrapped_name);
     if (method == NULL || !PyMethod_Check(method) ||
         PyMethod_GET_SELF(method) != owner) {
@@ -309,9 +301,8 @@ rewrap(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     cell = cell_around(cells, PyTuple_GET_ITEM(closure, 0), new);
     made = cell == NULL ? NULL : wrapper_around(wrapper, cell, bound);
-    key = made == NULL ? NULL : address(wrapper);
-    if (key != NULL && !set_attributes(made, twins)) {
-        PyDict_SetItem(((Core *)args[0])->memo, key, made);
+    if (made != NULL && !set_attributes(made, twins)) {
+        memo_set(((Core *)args[0])->memo, key_of(wrapper), made);
     }
 done:
     Py_DECREF(attributes);
@@ -319,6 +310,5 @@ done:
     Py_XDECREF(twins);
     Py_XDECREF(cell);
     Py_XDECREF(made);
-    Py_XDECREF(key);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }

@@ -134,7 +134,7 @@ settle_attributes(Core *core, PyObject *obj, PyObject *new)
     }
     int settled = 0;
     /* A dict that is met elsewhere is often the object itself. */
-    if (find(core, state) == NULL && !PyErr_Occurred()) {
+    if (find(core, state) == NULL) {
         settled = PyDict_GET_SIZE(state) == 0;
         if (!settled) {
             PyObject *copies = PyDict_Copy(state);
@@ -174,7 +174,7 @@ fill_of(Maker *maker, PyObject *obj)
 }
 
 static PyObject *
-make_container(Maker *maker, Core *core, PyObject *obj, PyObject *key)
+make_container(Maker *maker, Core *core, PyObject *obj, Key key)
 {
     int simple = maker->has_attributes < 0 ? 0 : has_simple_items(maker->shape, obj);
     int is_bare = simple == 1 && !maker->has_attributes;
@@ -182,7 +182,7 @@ make_container(Maker *maker, Core *core, PyObject *obj, PyObject *key)
     if (simple >= 0) {
         new = is_bare ? bare_copy(maker->shape, obj) : new_shell(maker, obj);
     }
-    if (new == NULL || PyDict_SetItem(core->memo, key, new) < 0) {
+    if (new == NULL || memo_set(core->memo, key, new)) {
         goto fail;
     }
     if (!is_bare) {
@@ -250,7 +250,7 @@ note(Maker *maker, Core *core, PyObject *obj, PyObject *new)
 }
 
 static PyObject *
-make_instance(Maker *maker, Core *core, PyObject *obj, PyObject *key)
+make_instance(Maker *maker, Core *core, PyObject *obj, Key key)
 {
     PyObject *state = PyObject_GenericGetDict(obj, NULL);
     if (state == NULL) {
@@ -264,7 +264,7 @@ make_instance(Maker *maker, Core *core, PyObject *obj, PyObject *key)
     else if (alone == 0) {
         new = new_shell(maker, obj);
     }
-    if (new == NULL || PyDict_SetItem(core->memo, key, new) < 0) {
+    if (new == NULL || memo_set(core->memo, key, new)) {
         goto fail;
     }
     if (!alone) {
@@ -287,7 +287,7 @@ fail:
 /* --- what makes them --------------------------------------------------------------- */
 
 static inline PyObject *
-make(Maker *maker, Core *core, PyObject *obj, PyObject *key)
+make(Maker *maker, Core *core, PyObject *obj, Key key)
 {
     return maker->shape == AN_INSTANCE ? make_instance(maker, core, obj, key)
                                        : make_container(maker, core, obj, key);
@@ -300,13 +300,7 @@ maker_call(PyObject *maker, PyObject *const *args, size_t flags, PyObject *names
         !PyObject_TypeCheck(args[0], Core_Type)) {
         return PyErr_Format(PyExc_TypeError, "a maker takes a walk and an object");
     }
-    PyObject *key = address(args[1]);
-    if (key == NULL) {
-        return NULL;
-    }
-    PyObject *new = make((Maker *)maker, (Core *)args[0], args[1], key);
-    Py_DECREF(key);
-    return new;
+    return make((Maker *)maker, (Core *)args[0], args[1], key_of(args[1]));
 }
 
 static Maker *

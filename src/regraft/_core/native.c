@@ -13,7 +13,11 @@
 #include <Python.h>
 #include <structmember.h>
 
+#define METHOD(function) (PyCFunction)(void (*)(void))(function)
+
 #include "simple.h"
+#include "memo.h"
+#include "mapping.h"
 #include "core.h"
 #include "makers.h"
 #include "copying.h"
@@ -34,7 +38,7 @@ core_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (core == NULL) {
         return NULL;
     }
-    core->memo = PyDict_New();
+    core->memo = (Memo *)PyObject_CallNoArgs((PyObject *)Memo_Type);
     core->makers = PyDict_New();
     core->pending = PyList_New(0);
     core->with_ids = PyList_New(0);
@@ -50,21 +54,13 @@ core_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static int
 core_init(Core *core, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"choose", "keep", "memo", NULL};
-    PyObject *choose, *keep = Py_None, *memo = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OO", names, &choose, &keep,
-                                     &memo)) {
-        return -1;
-    }
-    if (memo != Py_None && !PyDict_Check(memo)) {
-        PyErr_Format(PyExc_TypeError, "expected a dict, received %R", memo);
+    static char *names[] = {"choose", "keep", NULL};
+    PyObject *choose, *keep = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O", names, &choose, &keep)) {
         return -1;
     }
     Py_SETREF(core->choose, Py_NewRef(choose));
     Py_SETREF(core->keep, Py_NewRef(keep));
-    if (memo != Py_None) {
-        Py_SETREF(core->memo, Py_NewRef(memo));
-    }
     return 0;
 }
 
@@ -81,7 +77,7 @@ core_traverse(Core *core, visitproc visit, void *arg)
     return 0;
 }
 
-/* Dicts and lists break cycles themselves, and are there as long as a walk can be
+/* Memos, dicts and lists break cycles themselves, and are there as long as a walk can be
    asked. */
 static int
 core_clear(Core *core)
@@ -114,8 +110,6 @@ static PyMemberDef core_members[] = {
     {"keep", T_OBJECT_EX, offsetof(Core, keep), READONLY, NULL},
     {NULL},
 };
-
-#define METHOD(function) (PyCFunction)(void (*)(void))(function)
 
 static PyMethodDef core_methods[] = {
     {"maker", METHOD(maker_of), METH_O, NULL},
@@ -291,6 +285,7 @@ prepare(void)
     learn_names();
     fills[A_LIST] = PyCFunction_New(&fill_methods[0], NULL);
     fills[A_DICT] = PyCFunction_New(&fill_methods[1], NULL);
+    Memo_Type = (PyTypeObject *)PyType_FromSpec(&memo_spec);
     Core_Type = (PyTypeObject *)PyType_FromSpec(&core_spec);
     Maker_Type = (PyTypeObject *)PyType_FromSpec(&maker_spec);
     return PyErr_Occurred() ? -1 : learn_atoms();
@@ -302,6 +297,7 @@ PyInit_native(void)
     PyObject *module = prepare() < 0 ? NULL : PyModule_Create(&definition);
     if (module != NULL &&
         (PyModule_AddObjectRef(module, "Core", (PyObject *)Core_Type) < 0 ||
+         PyModule_AddObjectRef(module, "Memo", (PyObject *)Memo_Type) < 0 ||
          PyModule_AddStringConstant(module, "SOURCE", SOURCE_DIGEST) < 0)) {
         Py_CLEAR(module);
     }

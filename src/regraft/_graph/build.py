@@ -166,7 +166,7 @@ class Build:
         self._finish(model, graph, graph, walk)
         return graph
 
-    def _shell(self, model: Any, memo: _transplant.Memo, key: int) -> tuple[Any, Any]:
+    def _shell(self, model: Any, memo: dict[int, Any], key: int) -> tuple[Any, Any]:
         """Copies what a model is besides its graph.
 
         Losses and metrics belong to outputs, by name or by position: with more or fewer
@@ -253,7 +253,7 @@ class Build:
                 found.update({address(old): new for old, new in pairs})
         return found
 
-    def _memo(self, key: int, graph: Any, new: Any) -> _transplant.Memo:
+    def _memo(self, key: int, graph: Any, new: Any) -> dict[int, Any]:
         """Returns what each part of an old graph became."""
         memo = {
             **self._assembly.memo_of(key),

@@ -244,23 +244,27 @@ class _DeepcopyMemo(dict[int, Any]):
         self._memo = walk.memo
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self._memo.get(_place(key), dict.get(self, key, default))
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __contains__(self, key: Any) -> bool:
-        return _place(key) in self._memo or dict.__contains__(self, key)
+        return self._is_known(key) or dict.__contains__(self, key)
 
     def __getitem__(self, key: Any) -> Any:
-        place = _place(key)
-        return self._memo[place] if place in self._memo else dict.__getitem__(self, key)
+        if self._is_known(key):
+            return self._memo[address_by_id(key)]
+        return dict.__getitem__(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         dict.__setitem__(self, key, value)
-        self._memo.setdefault(_place(key), value)
+        if type(key) is int:
+            self._memo.setdefault(address_by_id(key), value)
 
-
-def _place(key: Any) -> Any:
-    """Returns where the walk keeps the copy of what `copy.deepcopy` knows by a key."""
-    return address_by_id(key) if type(key) is int else key
+    def _is_known(self, key: Any) -> bool:
+        """Tells whether this is an id, and the walk has the object's copy."""
+        return type(key) is int and address_by_id(key) in self._memo
 
 
 def make_by_reduce(walk: Any, obj: Any) -> Any:
