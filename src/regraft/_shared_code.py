@@ -63,7 +63,7 @@ def read_by_both(left: Any, right: Any) -> Iterator[Difference]:
     """Yields parts with a state that two models, which run the same code, both use."""
     try:
         walk = Walk(left).survey()
-        kinds = Walk(right).survey().kinds()
+        kinds = Walk(right).survey().kinds
     except RegraftError:  # It is told where it is copied to be called.
         return
     for runner, reading, part in _parts_read(walk):
@@ -137,7 +137,7 @@ def _parts_read(walk: Walk) -> Iterator[tuple[Any, _Reading, Any]]:
 
 def _classes(walk: Walk) -> Iterator[tuple[type, type]]:
     """Yields the user's classes, each with one of the model that inherits from it."""
-    heirs = {base: kind for kind in walk.kinds() for base in kind.__mro__}
+    heirs = {base: kind for kind in walk.kinds for base in kind.__mro__}
     yield from ((base, kind) for base, kind in heirs.items() if not _is_library(base))
 
 

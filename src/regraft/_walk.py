@@ -114,10 +114,6 @@ class Walk(Agenda):
         self._visit()
         return self
 
-    def kinds(self) -> list[type]:
-        """Returns the classes of what the walk has met, apart from atoms."""
-        return list(self.makers)
-
     def path_of(self, obj: Any) -> str:
         """Returns the way from the root to an object, for a message."""
         name = getattr(self.root, "name", None) or type(self.root).__name__

@@ -1,16 +1,23 @@
 /* The methods of a core, as in `core.py`. */
 
+/* Borrowed; NULL without an exception if it was not chosen yet. */
+static inline PyObject *
+known_maker(Core *core, PyObject *obj)
+{
+    return memo_get(core->makers, key_of((PyObject *)Py_TYPE(obj)));
+}
+
 static PyObject *
 maker_of(Core *core, PyObject *obj)
 {
-    PyObject *kind = (PyObject *)Py_TYPE(obj);
-    PyObject *maker = PyDict_GetItemWithError(core->makers, kind);
-    if (maker != NULL || PyErr_Occurred()) {
-        return Py_XNewRef(maker);
+    PyObject *maker = known_maker(core, obj);
+    if (maker != NULL) {
+        return Py_NewRef(maker);
     }
-    Py_INCREF(kind); /* Who chooses may run any code. */
+    PyObject *kind = Py_NewRef(Py_TYPE(obj)); /* Who chooses may run any code. */
     maker = PyObject_CallOneArg(core->choose, obj);
-    if (maker != NULL && PyDict_SetItem(core->makers, kind, maker) < 0) {
+    if (maker != NULL && (PyList_Append(core->kinds, kind) ||
+                          memo_set(core->makers, key_of(kind), maker))) {
         Py_CLEAR(maker);
     }
     Py_DECREF(kind);
@@ -226,8 +233,7 @@ fill_names(PyObject *module, PyObject *const *args, Py_ssize_t count)
 static PyObject *
 simple_copy(Core *core, PyObject *value)
 {
-    PyObject *kind = (PyObject *)Py_TYPE(value);
-    Maker *maker = (Maker *)PyDict_GetItemWithError(core->makers, kind);
+    Maker *maker = (Maker *)known_maker(core, value);
     if (maker == NULL || !Py_IS_TYPE(maker, Maker_Type) || core->keep != Py_None ||
         maker->shape == AN_INSTANCE || maker->has_attributes != 0) {
         return NULL;

@@ -3,7 +3,8 @@
 typedef struct {
     PyObject_HEAD
     Memo *memo;
-    PyObject *makers;
+    Memo *makers; /* by the addresses of their classes, which are in `kinds` */
+    PyObject *kinds;
     PyObject *pending;
     PyObject *with_ids;
     PyObject *choose;

@@ -24,7 +24,7 @@ class Core:
 
     Attributes:
         memo: The copies of what was met, by the addresses of the originals.
-        makers: Who makes copies of objects of a class, as far as it was asked.
+        kinds: The classes of what was met, atoms and tuples of them aside.
         pending: Shells that wait to be filled: `(fill, original, shell)`.
         with_ids: Lists, and dicts, among whose values there may be ids of objects.
         keep: What was given.
@@ -37,25 +37,27 @@ class Core:
     ) -> None:
         self.keep = keep
         self.memo: dict[int, Any] = {}
-        self.makers: dict[type, Maker] = {}
+        self.kinds: list[type] = []
+        # By the addresses of classes: a metaclass may say what equals a class.
+        self._makers: dict[int, Maker] = {}
         self.pending: list[tuple[Fill, Any, Any]] = []
         self.with_ids: list[Any] = []
         self._choose = choose
         # Those that may be used without asking `keep`, which wants to see everything.
-        self._quick_makers = self.makers if keep is None else {}
+        self._quick_makers = self._makers if keep is None else {}
 
     def maker(self, obj: Any) -> Maker:
         """Returns the function that makes copies of objects of this class."""
         kind = type(obj)
-        maker = self.makers.get(kind)
+        maker = self._makers.get(address(kind))
         if maker is None:
-            maker = self.makers[kind] = self._choose(obj)
+            maker = self._makers[address(kind)] = self._choose(obj)
+            self.kinds.append(kind)
         return maker
 
     def copy_of(self, obj: Any) -> Any:
         """Returns what stands for an object in the copy, perhaps still empty."""
-        kind = type(obj)
-        if kind in ATOMS:
+        if type(obj) in ATOMS:
             return obj
         new = self.memo.get(address(obj), _MISSING)
         if new is not _MISSING:
@@ -63,8 +65,7 @@ class Core:
         if self.keep is not None and self.keep(obj):
             self.memo[address(obj)] = obj
             return obj
-        maker = self.makers.get(kind) or self.maker(obj)
-        return maker(self, obj)
+        return self.maker(obj)(self, obj)
 
     def translate(self, state: dict[str, Any]) -> bool:
         """Puts the copy of each value in its place.
@@ -85,8 +86,8 @@ class Core:
                 state[name] = memo[key]
             elif kind is tuple and ATOMS.issuperset(map(type, value)):
                 holds_ids = holds_ids or may_hold_ids(value)
-            elif kind in makers:
-                state[name] = makers[kind](self, value)
+            elif (maker := makers.get(address(kind))) is not None:
+                state[name] = maker(self, value)
             else:
                 state[name] = self.copy_of(value)
         return holds_ids
@@ -123,7 +124,7 @@ class Core:
                 if not ATOMS.issuperset(map(type, value)) or may_hold_ids(value):
                     return False
             else:
-                bare_copy = getattr(makers.get(kind), "bare_copy", None)
+                bare_copy = getattr(makers.get(address(kind)), "bare_copy", None)
                 copy = None if bare_copy is None else bare_copy(value)
                 if copy is None:
                     return False

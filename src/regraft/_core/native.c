@@ -39,13 +39,14 @@ core_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     core->memo = (Memo *)PyObject_CallNoArgs((PyObject *)Memo_Type);
-    core->makers = PyDict_New();
+    core->makers = (Memo *)PyObject_CallNoArgs((PyObject *)Memo_Type);
+    core->kinds = PyList_New(0);
     core->pending = PyList_New(0);
     core->with_ids = PyList_New(0);
     core->choose = Py_NewRef(Py_None);
     core->keep = Py_NewRef(Py_None);
-    if (core->memo == NULL || core->makers == NULL || core->pending == NULL ||
-        core->with_ids == NULL) {
+    if (core->memo == NULL || core->makers == NULL || core->kinds == NULL ||
+        core->pending == NULL || core->with_ids == NULL) {
         Py_CLEAR(core);
     }
     return (PyObject *)core;
@@ -70,6 +71,7 @@ core_traverse(Core *core, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(core));
     Py_VISIT(core->memo);
     Py_VISIT(core->makers);
+    Py_VISIT(core->kinds);
     Py_VISIT(core->pending);
     Py_VISIT(core->with_ids);
     Py_VISIT(core->choose);
@@ -94,6 +96,7 @@ core_dealloc(Core *core)
     PyObject_GC_UnTrack(core);
     Py_XDECREF(core->memo);
     Py_XDECREF(core->makers);
+    Py_XDECREF(core->kinds);
     Py_XDECREF(core->pending);
     Py_XDECREF(core->with_ids);
     Py_XDECREF(core->choose);
@@ -104,7 +107,7 @@ core_dealloc(Core *core)
 
 static PyMemberDef core_members[] = {
     {"memo", T_OBJECT_EX, offsetof(Core, memo), READONLY, NULL},
-    {"makers", T_OBJECT_EX, offsetof(Core, makers), READONLY, NULL},
+    {"kinds", T_OBJECT_EX, offsetof(Core, kinds), READONLY, NULL},
     {"pending", T_OBJECT_EX, offsetof(Core, pending), READONLY, NULL},
     {"with_ids", T_OBJECT_EX, offsetof(Core, with_ids), READONLY, NULL},
     {"keep", T_OBJECT_EX, offsetof(Core, keep), READONLY, NULL},
