@@ -589,3 +589,15 @@ def test_inputs_that_cannot_be_copied_are_told_of():
         regraft.verify(model, regraft.clone(model), inputs=(i for i in range(3)))
     assert "copies of the inputs, which cannot be made" in str(raised.value)
     assert "argument `inputs`" in str(raised.value)
+
+
+def test_what_predicting_leaves_on_one_of_two_models():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    model.compile("sgd", "mse")
+    model.evaluate(np.ones((2, 4)), np.ones((2, 2)), verbose=0)
+    twin = regraft.clone(model)
+    twin.predict(np.ones((2, 4)), verbose=0)
+    assert regraft.verify(model, twin).same
+    twin.stop_predicting = True  # The next loop takes it back.
+    assert regraft.verify(model, twin).same
+    assert not regraft.clone(twin).stop_predicting

@@ -54,6 +54,8 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
     if isinstance(obj, Trainer) and state.get("_jit_compile", False) is None:
         state["_jit_compile"] = obj.jit_compile  # It decides when it is first asked,
         vars(obj)["_jit_compile"] = None  # and has not been asked by anybody else.
+    if "_parameters" in state and _is_told_its_mode(obj):
+        state.pop("training", None)
     if isinstance(obj, Tracker):
         state.pop("stored_ids", None)  # Also of what is gone, whose id others may have.
     if isinstance(obj, BaseOptimizer):
@@ -63,6 +65,18 @@ def forget_bookkeeping(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
     for name in _CHECKPOINT_REFERENCES & state.keys():
         del state[name]
     return state
+
+
+def _is_told_its_mode(module: Any) -> bool:
+    """Tells whether what torch notes of a module's mode says nothing about it.
+
+    Keras's loops note it on each module that they run. A layer is told by an argument
+    of its call, and what holds parameters and is never called need not know.
+    """
+    if isinstance(module, Layer):
+        return True
+    call = getattr(type(module), "forward", None)
+    return getattr(call, "__name__", None) == "_forward_unimplemented"
 
 
 def _key_by_position(optimizer: Any, state: dict[str, Any]) -> None:

@@ -23,6 +23,9 @@ RUNTIME_STATE: dict[str, Any] = {
     "_jax_state_synced": True,
     "_eval_epoch_iterator": None,
     "_distributed_dataset": None,
+    # Each loop takes them back before it looks.
+    "stop_evaluating": False,
+    "stop_predicting": False,
 }
 
 
