@@ -57,7 +57,12 @@ def array_shape(value: Any) -> tuple[int, ...] | None:
     return tuple(value.shape) if is_array else None
 
 
-def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
+# Makes another ghost, or None, which draws other numbers for each number that it is
+# given, and the same ones in each turn.
+Remake = Callable[[int, int], Any]
+
+
+def take_drawn_data(layer: Any, ghost: Any, make: Remake) -> None:
     """Takes over what a ghost has worked out from the weights that it drew.
 
     A reservoir is scaled by its spectral radius, a lottery ticket remembers its start.
@@ -66,8 +71,7 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
     Args:
         layer: A layer that has the weights of the ghost.
         ghost: The ghost.
-        make: Makes another one, or None, which draws other numbers for each number
-            that it is given.
+        make: Makes another one.
     """
     own, made = vars(layer), _keras.own_state(ghost)
     drawn = [
@@ -76,8 +80,10 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
         if name in own and own[name] is not value
         if _holds_numbers(value) and not same_data(own[name], value)
     ]
+    counted = _counted([name for name in drawn if not _has_arrays(made[name])], make)
+    drawn = [name for name in drawn if name not in counted]
     for number in range(_DRAWS if drawn else 0):
-        other = vars(make(number) or ghost)
+        other = vars(make(number, 0) or ghost)
         for name in drawn:
             if name in other and not same_data(other[name], made[name]):
                 own[name] = _taken(own[name], made[name])
@@ -86,6 +92,23 @@ def take_drawn_data(layer: Any, ghost: Any, make: Callable[[int], Any]) -> None:
         drawn = [name for name in drawn if not same_data(own[name], made[name])]
         if not drawn:
             return
+
+
+def _counted(names: list[str], make: Remake) -> set[str]:
+    """Returns what is another one in each ghost, whatever that draws.
+
+    The id of a layer, a name, the number of a block among all that were ever made.
+    """
+    if not names:
+        return set()
+    one, other = make(0, 0), make(0, 1)  # Both live, and so do not share an id.
+    if one is None or other is None:
+        return set()
+    pairs = zip(_keras.own_variables(one), _keras.own_variables(other), strict=False)
+    if not all(same_data(a.value, b.value) for a, b in pairs):
+        return set()  # They draw from what cannot be made to draw the same again.
+    mine, its = vars(one), vars(other)
+    return {n for n in names if not same_data(mine.get(n), its.get(n))}
 
 
 # How often others are asked for what may be the same by chance.
@@ -103,8 +126,40 @@ def _is_countable(value: Any) -> bool:
     return not isinstance(value, float | complex)
 
 
+def renew_notes(mine: Any, made: Any, find: Callable[[Any], Any]) -> None:
+    """Writes new weights into arrays for which weights were noted.
+
+    Args:
+        mine: Data on a copy.
+        made: The same on another one that was made like it.
+        find: Returns what an array of the other one is for the copy, or None.
+    """
+    if isinstance(mine, list | tuple | dict):
+        if type(mine) is type(made) and len(mine) == len(made):
+            sides = (x.values() if isinstance(x, dict) else x for x in (mine, made))
+            for one, other in zip(*sides, strict=True):
+                renew_notes(one, other, find)
+    elif isinstance(mine, np.ndarray) and isinstance(made, np.ndarray):
+        weights = find(made) if mine.flags.writeable else None
+        if weights is not None and weights.shape == mine.shape:
+            mine[...] = weights
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, tuple | list | dict):
+        return any(
+            map(_has_arrays, value.values() if isinstance(value, dict) else value)
+        )
+    return array_shape(value) is not None
+
+
 def _taken(old: Any, new: Any) -> Any:
     """Returns data in the place of others; an array, which others may hold, stays."""
+    if type(old) is type(new) and isinstance(old, dict) and len(old) == len(new):
+        # The keys may be names, of which the ghost has others.
+        values = map(_taken, old.values(), new.values())
+        old.update(dict(zip(old, values, strict=True)))
+        return old
     are_arrays = type(old) is type(new) is np.ndarray and old.flags.writeable
     if not are_arrays or (old.shape, old.dtype) != (new.shape, new.dtype):
         return new

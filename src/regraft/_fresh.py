@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import _backends, _keras
-from ._data import take_drawn_data
+from ._data import renew_notes, take_drawn_data
 from ._errors import CopyError, explain
 from ._ghosts import (
     built_again,
@@ -151,17 +151,17 @@ class _Drawing:
         if ghost is None:
             return
         used, parts = set(self._known), list(held_alike(owner, ghost))
-        moved, others = set[int](), dict[int, dict[int, Any]]()
+        moved, others = set[int](), dict[tuple[int, ...], dict[int, Any]]()
         for part, other in parts:
             if self._move_new_values(other, part, used):
                 moved.add(address(part))
             used |= _keras.held_by_layers([other])
 
-        def another(part: Any, number: int) -> Any:
-            if number not in others:
-                drawn = self._with_other_draws(make, number) or ghost
-                others[number] = {address(a): b for a, b in held_alike(owner, drawn)}
-            return others[number].get(address(part))
+        def another(part: Any, *which: int) -> Any:
+            if which not in others:
+                drawn = self._with_other_draws(make, *which) or ghost
+                others[which] = {address(a): b for a, b in held_alike(owner, drawn)}
+            return others[which].get(address(part))
 
         copies = set(map(address, self._layers))
         for part, other in parts:
@@ -175,24 +175,41 @@ class _Drawing:
 
         A constructor makes a target of a network, say. It may as well read trained
         weights from a file: so what is taken from it is who is like whom, no values.
+        That is the same for all arguments it may have been given.
         """
         if len(inside) == 1 or not _keras.writes_when_made(owner):
             return
         first: dict[Any, Any] = {}
-        for part, other in _made_alike(owner, inside):
+        made = _made_alike(owner, inside)
+        made = made or _made_alike(owner, inside, _keras.made_somehow)
+        for part, other in made:
             for mine, its in zip(_own(part), _own(other), strict=False):
                 value = _keras.to_numpy(its)
                 is_drawn = value.size > 1 and value.min() != value.max()
-                if _signature(mine) != _signature(its) or not is_drawn:
+                if not is_drawn or _keras.own_name(mine) != _keras.own_name(its):
                     continue
-                twin = first.setdefault((_keras.kind_of(its), value.tobytes()), mine)
-                if twin is not mine and address(mine) not in self._settled:
+                twin = first.setdefault(_bits(value), mine)
+                is_alike = _keras.kind_of(twin) == _keras.kind_of(mine)
+                if twin is not mine and is_alike and address(mine) not in self._settled:
                     mine.assign(twin.value)
 
-    def _with_other_draws(self, make: Callable[[], Any], number: int) -> Any:
-        """Makes a ghost that draws other numbers than it would, for nobody to use."""
-        instead_of = Seeds(number).instead_of
-        with _keras.unchanged(self._variables), _keras.reseeded_draws(instead_of):
+        def find(array: Any) -> Any:
+            twin = first.get(_bits(array))
+            return None if twin is None else _keras.to_numpy(twin)
+
+        copies = set(map(address, self._layers)) if first else ()
+        for part, other in made:
+            if address(part) in copies:
+                state = _keras.own_state(other)
+                for name, value in _keras.own_state(part).items():
+                    renew_notes(value, state.get(name), find)
+
+    def _with_other_draws(self, make: Callable[[], Any], number: int, turn: int) -> Any:
+        """Makes a ghost that draws other numbers than it would, for nobody to use.
+
+        For one number it draws the same ones in each turn.
+        """
+        with _keras.unchanged(self._variables), seeded(Seeds(number)):
             return make()
 
     def _draw_beside(self, owner: Any) -> None:
@@ -282,9 +299,15 @@ class _Drawing:
         return len(self._drawn) > before
 
 
-def _made_alike(owner: Any, inside: list[Any]) -> list[tuple[Any, Any]]:
+def _bits(array: Any) -> tuple[Any, ...]:
+    return array.shape, array.dtype.str, array.tobytes()
+
+
+def _made_alike(
+    owner: Any, inside: list[Any], make: Callable[[Any], Any] = _keras.made_again
+) -> list[tuple[Any, Any]]:
     """Returns the layers in one, each with that in another that was made like it."""
-    ghost = constructed_again(owner)
+    ghost = constructed_again(owner, make)
     others = [] if ghost is None else _keras.all_layers(ghost)
     is_alike = [type(x) for x in others] == [type(x) for x in inside]
     return list(zip(inside, others, strict=True)) if is_alike else []

@@ -183,7 +183,9 @@ def quantized_again(layer: Any, keep: Keep | None) -> Any:
     return ghost
 
 
-def constructed_again(layer: Any) -> Any:
+def constructed_again(
+    layer: Any, make: Callable[[Any], Any] = _keras.made_again
+) -> Any:
     """Makes the layer again from its configuration, as Keras would.
 
     Not if that has trained weights in it, as the pickle of a module of torch does.
@@ -191,7 +193,7 @@ def constructed_again(layer: Any) -> Any:
     with suppress(CopyError):  # What is kept, since it cannot be copied.
         if _keras.describes_weights(Walk(layer).run()):
             return None
-    ghost, shapes = _keras.made_again(layer), _keras.build_shapes(layer)
+    ghost, shapes = make(layer), _keras.build_shapes(layer)
     if ghost is not None and shapes is not None and not ghost.built:
         try:
             ghost.build(**shapes)

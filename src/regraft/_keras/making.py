@@ -111,7 +111,7 @@ def _is_handed_on(steps: list[dis.Instruction], index: int) -> bool:
 
 
 def writes_when_made(layer: Any) -> bool:
-    """Tells whether a constructor of the user's seems to write to weights.
+    """Tells whether a constructor of the user's seems to copy, or write to, weights.
 
     What is asked is the code of the constructor, and of the methods and functions of
     its module that it names.
@@ -129,7 +129,7 @@ def writes_when_made(layer: Any) -> bool:
     return not names.isdisjoint(_WRITES)
 
 
-_WRITES = {"assign", "set_weights"}
+_WRITES = {"assign", "set_weights", "get_weights", "value", "clone", "deepcopy"}
 
 
 def _names_in(function: Any) -> set[str]:
@@ -212,6 +212,14 @@ def made_again(layer: Any) -> Any:
     if noted is not None:
         with suppress(Exception):
             return type(layer)(**noted)
+    return None
+
+
+def made_somehow(layer: Any) -> Any:
+    """Makes a layer of the class, perhaps with other arguments; None if that fails."""
+    noted = vars(layer).get("_auto_config")
+    with suppress(Exception):  # Whatever a user's constructor raises.
+        return type(layer)(**({} if noted is None else noted.config))
     return None
 
 
