@@ -186,3 +186,19 @@ def test_a_method_of_the_class_stays_a_method_of_the_class():
     copy.callback(1)
     assert layer.counter() == copy.counter() == 1
     assert regraft.verify(layer, copy).same
+
+
+def test_a_function_that_wraps_a_layer_and_has_its_attributes():
+    layer = layers.Dense(4)
+
+    @functools.wraps(layer)  # As `keras.remat` and `jax.jit` do.
+    def call(x):
+        return layer(x)
+
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.Lambda(call)(x))
+    twin = regraft.clone(model)
+    function = twin.layers[1].function
+    assert function.build is function.__wrapped__.build
+    assert function.__wrapped__ is not layer
+    assert regraft.verify(model, twin).same

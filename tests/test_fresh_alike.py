@@ -181,3 +181,35 @@ def test_numbers_from_a_counter_stay_and_those_that_follow_from_weights_do_not(
     assert [x.number for x in new.layers] == [0, 1, 2]
     for block in new.layers:
         assert block.largest == np.argmax(ops.convert_to_numpy(block.scale))
+
+
+# --- a `build()` that makes what is not there ---------------------------------------
+
+
+class Lazy(layers.Layer):
+    """Draws, as `JaxLayer` does, unless it was given its weights or its state."""
+
+    def __init__(self, start=None, state=None, **kwargs):
+        super().__init__(**kwargs)
+        self.start, self.state = start, state
+        self.notes = []
+
+    def get_config(self):
+        raise NotImplementedError("nobody can say how it was made")
+
+    def build(self, shape):
+        if self.start is None and self.state is None:
+            self.start = [self.add_weight(shape=shape[1:], initializer="normal")]
+            self.state = {}
+
+    def call(self, x):
+        return x * self.start[0]
+
+
+def test_weights_that_are_drawn_unless_there_is_a_state():
+    model = keras.Sequential([keras.Input((8,)), Lazy()])
+    one, other = (rg.clone(model, weights="fresh", seed=1) for _ in range(2))
+    assert are_alike(one, other)
+    assert not are_alike(one, model)
+    assert one.layers[0].state == {}
+    assert one.layers[0].notes == []

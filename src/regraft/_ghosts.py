@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from . import _keras
 from ._atoms import ATOMS
@@ -136,11 +136,17 @@ def ways_to_make(layer: Any, keep: Keep | None) -> list[Callable[[], Any]]:
     return [
         partial(built_again, layer, keep),
         partial(constructed_again, layer),
-        partial(built_again, layer, keep, blank=True),
+        partial(built_again, layer, keep, blank="variables"),
+        partial(built_again, layer, keep, blank="and what is empty"),
     ]
 
 
-def built_again(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
+def built_again(
+    layer: Any,
+    keep: Keep | None,
+    *,
+    blank: Literal["nothing", "variables", "and what is empty"] = "nothing",
+) -> Any:
     """Builds a copy of the layer that has forgotten its variables.
 
     Those of layers inside are forgotten, too, as most layers build them; unless it
@@ -149,8 +155,9 @@ def built_again(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
     Args:
         layer: The layer.
         keep: Asked of each object: should the ghost share it with the layer?
-        blank: Whether its attributes are to be None that hold variables of its own:
-            a `build()` may make those alone that are not there.
+        blank: Which of its attributes are to be None: those that hold variables of its
+            own, also those that hold nothing in a list or dict. A `build()` may make
+            those alone that are not there.
     """
     shapes = _keras.build_shapes(layer)
     if shapes is None:
@@ -158,8 +165,9 @@ def built_again(layer: Any, keep: Keep | None, *, blank: bool = False) -> Any:
     inside = ids_inside(layer)
     for settled in ((), inside) if inside else ((),):
         ghost, _ = ghost_with_parts(layer, keep=keep, settled=settled)
-        if blank:
-            _keras.forget_attributes(ghost, _keras.own_variables(layer))
+        if blank != "nothing":
+            empty = _keras.own_state(ghost) if blank == "and what is empty" else ()
+            _keras.forget_attributes(ghost, _keras.own_variables(layer), empty)
         with suppress(Exception):  # Whatever a layer raises that cannot be built twice.
             ghost.build(**shapes)
             return ghost

@@ -188,12 +188,25 @@ def forget_variables(layer: Any) -> None:
             state[name] = argument
 
 
-def forget_attributes(layer: Any, variables: list[Any]) -> None:
-    """Sets the attributes of a layer to None that hold nothing but these variables."""
-    known, state = {address(v) for v in variables}, vars(layer)
+def forget_attributes(
+    layer: Any, variables: list[Any], empty: Iterable[str] = ()
+) -> None:
+    """Sets the attributes of a layer to None that hold nothing but these variables.
+
+    Args:
+        layer: The layer.
+        variables: The variables.
+        empty: The names of attributes that may as well hold nothing at all.
+    """
+    known, state, may_be_empty = (
+        {address(v) for v in variables},
+        vars(layer),
+        set(empty),
+    )
     for name, value in state.items():
         held = leaves(value)
-        if held and all(address(x) in known for x in held):
+        is_empty = name in may_be_empty and isinstance(value, dict | list) and not value
+        if is_empty or (held and all(address(x) in known for x in held)):
             state[name] = None
 
 

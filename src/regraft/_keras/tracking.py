@@ -70,7 +70,10 @@ def rebind_wrappers(layer: Any, new: Any, state: dict[str, Any], walk: Any) -> N
     cells: dict[int, CellType] = {}  # Both close over the same one.
     for name, code in _WRAPPERS.items():
         wrapper = state.get(name)
-        if type(wrapper) is FunctionType and wrapper.__code__ is code:
+        if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
+            continue
+        # A function that `functools.wraps` put around the layer may have brought it.
+        if walk.known(wrapper) is None:
             rewrap(walk, wrapper, layer, new, cells)
 
 
