@@ -1,7 +1,6 @@
 /* What every layer has, as in `layers.py`. */
 
-static PyObject *description[5]; /* names of attributes of functions, as there */
-static PyObject *wrapped_name;   /* "__wrapped__" */
+static PyObject *wrapped_name; /* "__wrapped__" */
 static PyObject *annotations_name;
 
 static int
@@ -54,11 +53,13 @@ copy_store(Core *core, PyObject *store, Key key, PyObject *ids, PyObject **twin,
     if (*twin == NULL || memo_set(core->memo, key, *twin)) {
         return -1;
     }
-    PyObject *copies = copies_in_list(core, store);
-    int failed = copies == NULL || PyList_SetSlice(*twin, 0, 0, copies);
-    Py_XDECREF(copies);
-    if (failed) {
-        return -1;
+    if (PyList_GET_SIZE(store)) {
+        PyObject *copies = copies_in_list(core, store);
+        int failed = copies == NULL || PyList_SetSlice(*twin, 0, 0, copies);
+        Py_XDECREF(copies);
+        if (failed) {
+            return -1;
+        }
     }
     *new_ids = ids_of(*twin);
     return *new_ids == NULL ? -1 : are_ids_of(ids, store);
@@ -231,19 +232,22 @@ cell_around(PyObject *cells, PyObject *cell, PyObject *new)
 static int
 describe(PyObject *made, PyObject *wrapper)
 {
-    int failed = 0;
-    for (size_t i = 0; !failed && i < Py_ARRAY_LENGTH(description); i++) {
-        PyObject *value = PyObject_GetAttr(wrapper, description[i]);
-        failed = value == NULL || PyObject_SetAttr(made, description[i], value);
-        Py_XDECREF(value);
-    }
+    PyFunctionObject *new = (PyFunctionObject *)made, *old = (PyFunctionObject *)wrapper;
+    Py_XSETREF(new->func_name, Py_XNewRef(old->func_name));
+    Py_XSETREF(new->func_qualname, Py_XNewRef(old->func_qualname));
+    Py_XSETREF(new->func_module, Py_XNewRef(old->func_module));
+    Py_XSETREF(new->func_doc, Py_XNewRef(old->func_doc));
+    int failed = old->func_defaults && PyFunction_SetDefaults(made, old->func_defaults);
     PyObject *defaults = failed ? NULL : PyFunction_GetKwDefaults(wrapper);
     if (defaults != NULL && PyDict_Check(defaults) && PyDict_GET_SIZE(defaults)) {
         PyObject *own = PyDict_Copy(defaults);
         failed = own == NULL || PyFunction_SetKwDefaults(made, own);
         Py_XDECREF(own);
     }
-    PyObject *notes = failed ? NULL : PyObject_GetAttr(wrapper, annotations_name);
+    PyObject *notes = NULL;
+    if (!failed && (PY_VERSION_HEX >= 0x030E0000 || old->func_annotations != NULL)) {
+        notes = PyObject_GetAttr(wrapper, annotations_name); /* Perhaps made now. */
+    }
     if (notes != NULL && PyDict_GET_SIZE(notes)) {
         PyObject *own = PyDict_Copy(notes);
         failed = own == NULL || PyObject_SetAttr(made, annotations_name, own);

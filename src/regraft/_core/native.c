@@ -256,11 +256,6 @@ learn_atoms(void)
 static void
 learn_names(void)
 {
-    const char *names[] = {"__name__", "__qualname__", "__module__", "__doc__",
-                           "__defaults__"};
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(description); i++) {
-        description[i] = PyUnicode_InternFromString(names[i]);
-    }
     wrapped_name = PyUnicode_InternFromString("__wrapped__");
     annotations_name = PyUnicode_InternFromString("__annotations__");
 }
