@@ -113,6 +113,15 @@ def test_what_a_constructor_notes_of_weights():
         assert np.array_equal(model.start[i], weight)
 
 
+def test_what_is_noted_in_an_array_that_is_kept():
+    model = Averaged()
+    before = model.start[0].copy()
+    new = rg.clone(model, weights="fresh", seed=1, keep=[model.start[0]])
+    assert new.start[0] is model.start[0]
+    assert np.array_equal(model.start[0], before)
+    assert np.array_equal(new.start[2], new.net.get_weights()[2])
+
+
 # --- what differs between any two that are made -------------------------------------
 
 

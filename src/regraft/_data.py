@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _keras
 from ._atoms import ATOMS
+from ._identity import address
 
 _ARRAYS = np.ndarray | np.generic
 _WORDS = frozenset({str, bytes, bool, type(None)})
@@ -62,7 +63,9 @@ def array_shape(value: Any) -> tuple[int, ...] | None:
 Remake = Callable[[int, int], Any]
 
 
-def take_drawn_data(layer: Any, ghost: Any, make: Remake) -> None:
+def take_drawn_data(
+    layer: Any, ghost: Any, make: Remake, shared: Container[int]
+) -> None:
     """Takes over what a ghost has worked out from the weights that it drew.
 
     A reservoir is scaled by its spectral radius, a lottery ticket remembers its start.
@@ -72,6 +75,7 @@ def take_drawn_data(layer: Any, ghost: Any, make: Remake) -> None:
         layer: A layer that has the weights of the ghost.
         ghost: The ghost.
         make: Makes another one.
+        shared: The ids of arrays that are not the layer's alone.
     """
     own, made = vars(layer), _keras.own_state(ghost)
     drawn = [
@@ -79,6 +83,7 @@ def take_drawn_data(layer: Any, ghost: Any, make: Remake) -> None:
         for name, value in made.items()
         if name in own and own[name] is not value
         if _holds_numbers(value) and not same_data(own[name], value)
+        if not any(address(x) in shared for x, _ in arrays_alike(own[name], own[name]))
     ]
     counted = _counted([name for name in drawn if not _has_arrays(made[name])], make)
     drawn = [name for name in drawn if name not in counted]
@@ -126,23 +131,19 @@ def _is_countable(value: Any) -> bool:
     return not isinstance(value, float | complex)
 
 
-def renew_notes(mine: Any, made: Any, find: Callable[[Any], Any]) -> None:
-    """Writes new weights into arrays for which weights were noted.
-
-    Args:
-        mine: Data on a copy.
-        made: The same on another one that was made like it.
-        find: Returns what an array of the other one is for the copy, or None.
-    """
-    if isinstance(mine, list | tuple | dict):
-        if type(mine) is type(made) and len(mine) == len(made):
-            sides = (x.values() if isinstance(x, dict) else x for x in (mine, made))
-            for one, other in zip(*sides, strict=True):
-                renew_notes(one, other, find)
-    elif isinstance(mine, np.ndarray) and isinstance(made, np.ndarray):
-        weights = find(made) if mine.flags.writeable else None
-        if weights is not None and weights.shape == mine.shape:
-            mine[...] = weights
+def arrays_alike(left: Any, right: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the arrays of NumPy that lie in the same places of two data."""
+    stack, seen = [(left, right)], set[int]()
+    while stack:
+        one, other = stack.pop()
+        if type(one) is not type(other) or address(one) in seen:
+            continue
+        if isinstance(one, np.ndarray):
+            yield one, other
+        elif isinstance(one, list | tuple | dict) and len(one) == len(other):
+            seen.add(address(one))
+            sides = (x.values() if isinstance(x, dict) else x for x in (one, other))
+            stack += zip(*sides, strict=True)
 
 
 def _has_arrays(value: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import _backends, _keras
-from ._data import renew_notes, take_drawn_data
+from ._data import Remake, arrays_alike, take_drawn_data
 from ._errors import CopyError, explain
 from ._ghosts import (
     built_again,
@@ -79,6 +79,8 @@ class _Drawing:
         self._known = {address(v) for pair in walk.variables for v in pair}
         # The ids of what no Keras variable holds and is as it was.
         made = {address(new) for old, new in walk.memo.items() if address(new) != old}
+        # The ids of what both models share.
+        self._shared = {old for old, new in walk.memo.items() if address(new) == old}
         held = {address(_keras.raw_value(new)) for _, new in walk.variables}
         self._left = made - held
 
@@ -113,7 +115,7 @@ class _Drawing:
             if ghost is None:
                 continue
             if self._move_values(ghost, layer, _own(ghost), own):
-                take_drawn_data(layer, ghost, partial(self._with_other_draws, make))
+                self._take_data(layer, ghost, partial(self._with_other_draws, make))
             own = [v for v in own if address(v) not in self._drawn]
             if not own:
                 return
@@ -132,7 +134,7 @@ class _Drawing:
             make = partial(built_again, layer, self._keep)
             ghost = None if len(_keras.all_layers(layer)) > 1 else make()
             if ghost is not None:
-                take_drawn_data(layer, ghost, partial(self._with_other_draws, make))
+                self._take_data(layer, ghost, partial(self._with_other_draws, make))
 
     def _ask_constructor(self, owner: Any, inside: list[Any]) -> None:
         """Asks a layer around those that cannot be made again alone."""
@@ -168,14 +170,14 @@ class _Drawing:
             # Data belong to the weights that this ghost gave, not to those of another.
             is_moved = moved.intersection(map(address, _keras.all_layers(part)))
             if is_moved and address(part) in copies:
-                take_drawn_data(part, other, partial(another, part))
+                self._take_data(part, other, partial(another, part))
 
     def _tie(self, owner: Any, inside: list[Any]) -> None:
         """Lets variables start alike that do so when their owner is made.
 
         A constructor makes a target of a network, say. It may as well read trained
         weights from a file: so what is taken from it is who is like whom, no values.
-        That is the same for all arguments it may have been given.
+        That is taken to be so whatever arguments the constructor was given.
         """
         if len(inside) == 1 or not _keras.writes_when_made(owner):
             return
@@ -193,16 +195,18 @@ class _Drawing:
                 if twin is not mine and is_alike and address(mine) not in self._settled:
                     mine.assign(twin.value)
 
-        def find(array: Any) -> Any:
-            twin = first.get(_bits(array))
-            return None if twin is None else _keras.to_numpy(twin)
+        # Arrays for which the weights were noted.
+        for part, other in made if first else ():
+            notes = _keras.own_state(part), _keras.own_state(other)
+            names = notes[0].keys() & notes[1].keys()
+            for array, its in arrays_alike(*([x[n] for n in names] for x in notes)):
+                twin = first.get(_bits(its))
+                is_mine = address(array) not in self._shared and array.flags.writeable
+                if twin is not None and is_mine and array.shape == its.shape:
+                    array[...] = _keras.to_numpy(twin)
 
-        copies = set(map(address, self._layers)) if first else ()
-        for part, other in made:
-            if address(part) in copies:
-                state = _keras.own_state(other)
-                for name, value in _keras.own_state(part).items():
-                    renew_notes(value, state.get(name), find)
+    def _take_data(self, layer: Any, ghost: Any, make: Remake) -> None:
+        take_drawn_data(layer, ghost, make, self._shared)
 
     def _with_other_draws(self, make: Callable[[], Any], number: int, turn: int) -> Any:
         """Makes a ghost that draws other numbers than it would, for nobody to use.

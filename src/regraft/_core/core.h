@@ -15,6 +15,7 @@ typedef struct {
 #define DEEPEST 5000 /* of them, each of which takes less than 1 kB */
 
 static PyTypeObject *Core_Type;
+
 /* Borrowed; NULL without an exception if the object was not met. */
 static inline PyObject *
 find(Core *core, PyObject *obj)

@@ -295,7 +295,6 @@ PyInit_native(void)
     PyObject *module = prepare() < 0 ? NULL : PyModule_Create(&definition);
     if (module != NULL &&
         (PyModule_AddObjectRef(module, "Core", (PyObject *)Core_Type) < 0 ||
-         PyModule_AddObjectRef(module, "Memo", (PyObject *)Memo_Type) < 0 ||
          PyModule_AddStringConstant(module, "SOURCE", SOURCE_DIGEST) < 0)) {
         Py_CLEAR(module);
     }

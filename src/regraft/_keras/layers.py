@@ -198,11 +198,8 @@ def forget_attributes(
         variables: The variables.
         empty: The names of attributes that may as well hold nothing at all.
     """
-    known, state, may_be_empty = (
-        {address(v) for v in variables},
-        vars(layer),
-        set(empty),
-    )
+    known, may_be_empty = {address(v) for v in variables}, set(empty)
+    state = vars(layer)
     for name, value in state.items():
         held = leaves(value)
         is_empty = name in may_be_empty and isinstance(value, dict | list) and not value

@@ -126,10 +126,10 @@ def writes_when_made(layer: Any) -> bool:
             found = getattr(sys.modules.get(kind.__module__), name, None)
             if getattr(found, "__module__", None) == kind.__module__:
                 names |= _names_in(found)
-    return not names.isdisjoint(_WRITES)
+    return not names.isdisjoint(_COPIES)
 
 
-_WRITES = {"assign", "set_weights", "get_weights", "value", "clone", "deepcopy"}
+_COPIES = {"assign", "set_weights", "get_weights", "value", "clone", "deepcopy"}
 
 
 def _names_in(function: Any) -> set[str]:
