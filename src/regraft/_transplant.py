@@ -8,7 +8,7 @@ old graph it finds the new part in its memo.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from . import _fresh, _keras
@@ -81,7 +81,7 @@ class _WithoutSlots(Rules):
         return None if is_slot else super().value(variable)
 
 
-def new_model(model: Any, memo: Mapping[int, Any]) -> tuple[Any, Walk]:
+def new_model(model: Any, memo: dict[int, Any]) -> tuple[Any, Walk]:
     """Copies a model around new parts; what is attached to it gets new weights.
 
     Args:
@@ -118,7 +118,7 @@ def rules_of(compiled: str) -> Rules:
     return _Compiled(dropped=compiled == "drop")
 
 
-def shell(model: Any, memo: Mapping[int, Any], *, compiled: str) -> tuple[Any, Walk]:
+def shell(model: Any, memo: dict[int, Any], *, compiled: str) -> tuple[Any, Walk]:
     """Copies a model around new parts; what is attached to it keeps its weights.
 
     Args:
