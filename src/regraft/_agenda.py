@@ -130,7 +130,7 @@ class Agenda(Core):
                 fill, obj, new = pending.pop()
                 fill(self, obj, new)
                 filled += 1
-                if not filled % 1024:
+                if not filled % 64:
                     self._glances.glance()
                 if len(references) != known:
                     known = len(references)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 # Whether the collector rests, and is to go on afterwards.
 _rests = False
 
-# So many objects still lie in a processor's caches when they are looked at.
-_MANY = 100_000
+# How many new objects the first and the last glance are worth: the first lie in a
+# processor's fastest caches.
+_FIRST, _LAST = 1 << 12, 1 << 19
 
 
 @contextmanager
@@ -36,16 +37,17 @@ def without_collector() -> Iterator[None]:
 class Glances:
     """Looks at what was made, which the collector does once in any case.
 
-    It does so as soon as it runs again. What a large model is made of has left the
-    caches by then, and takes three times as long to look at. After ten glances the
-    collector would look at everything that lives, so there are fewer.
+    It does so as soon as it runs again. What was made first has left the caches by
+    then, and takes two or three times as long to look at. After ten glances the
+    collector would look at everything that lives, so each waits for twice as many
+    objects as the one before.
     """
 
     def __init__(self) -> None:
-        self._left = 8
+        self._worth = _FIRST
 
     def glance(self) -> None:
         """Looks at what was made since the last time, if that is much."""
-        if self._left and _rests and gc.get_count()[0] > _MANY:
-            self._left -= 1
+        if self._worth <= _LAST and _rests and gc.get_count()[0] > self._worth:
+            self._worth *= 2
             gc.collect(0)
