@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from regraft import _core
-from regraft._core import core, layers, makers
+from regraft._core import calls, core, layers, makers
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -92,11 +92,11 @@ def test_random_objects_are_copied_alike():
     assert in_c == in_a_process(program, "400", pure=True)
 
 
-IMPLEMENTATIONS = [(core.Core, makers, layers)]
+IMPLEMENTATIONS = [(core.Core, makers, layers, calls)]
 if _core.Core is not core.Core:
     from regraft._core import native
 
-    IMPLEMENTATIONS.append((native.Core, native, native))
+    IMPLEMENTATIONS.append((native.Core, native, native, native))
 
 
 @pytest.fixture(params=IMPLEMENTATIONS, ids=lambda parts: parts[0].__module__)
@@ -169,8 +169,9 @@ def test_c_refuses_what_python_would_not_understand():
         (lambda: native.copy_stores(None, {}, {}), "expected a walk and 2 more"),
         (lambda: native.copy_stores(walk, [], {}), "expected two dicts"),
         (lambda: native.empty_like(walk), "expected a walk and 1 more"),
-        (lambda: native.rewrap(walk, 1, 2, 3), "expected a walk and 4 more"),
-        (lambda: native.rewrap(walk, 1, 2, 3, {}), "expected a function and a dict"),
+        (lambda: native.fill_layer(walk, 1, 2, 3), "expected a walk and 4 more"),
+        (lambda: native.fill_layer(walk, Thing(), 2, 3, None), "`LayerParts`"),
+        (lambda: native.fill_owned(walk, 1, 2), "expected a walk and 3 more"),
     ):
         with pytest.raises(TypeError, match=message):
             ask()
@@ -419,34 +420,209 @@ class Owner:
         return wrapper
 
 
+def layer_parts(**wrappers):
+    """What a walk is told of a layer, and the lists that it did not empty itself."""
+    codes = {name: wrapper.__code__ for name, wrapper in wrappers.items()}
+    left = []
+
+    def hollow(walk, items, name):
+        left.append((items, name))
+
+    names = "tracker", ("calls", "called_by"), ("losses",)
+    return layers.LayerParts(*names, codes, hollow), left
+
+
+def filled(parts, walk, owner, prepare=None, **wrappers):
+    """The copy of a layer with functions around its methods, and what was left."""
+    told, left = layer_parts(**wrappers)
+    new = walk.remember(owner, type(owner)())
+    parts[2].fill_layer(walk, owner, new, told, prepare)
+    return new, left
+
+
 def test_wrapped_methods(parts):
-    walk, owner, new, cells = walk_of(parts), Owner(), Owner(), {}
-    wrapper = owner.wrap("method")
-    wrapper.mark = "mark"
-    parts[2].rewrap(walk, wrapper, owner, new, cells)
-    made = walk.known(wrapper)
-    assert made() == (new, new, 0)
-    assert wrapper() == (owner, owner, 0)
-    assert made.__wrapped__.__self__ is new
+    walk, owner = walk_of(parts), Owner()
+    first, second = owner.wrap("method"), owner.wrap("method")
+    first.mark = "mark"
+    owner.first, owner.second = first, second
+    new, _ = filled(parts, walk, owner, first=first, second=second)
+    assert new.first() == new.second() == (new, new, 0)
+    assert first() == (owner, owner, 0)
+    assert new.first is walk.known(first)
+    assert new.first.__wrapped__.__self__ is new
     for name in ("__code__", "__name__", "__qualname__", "__module__", "__doc__"):
-        assert getattr(made, name) == getattr(wrapper, name)
-    assert made.mark == "mark"
-    assert made.__defaults__ == wrapper.__defaults__
+        assert getattr(new.first, name) == getattr(first, name)
+    assert new.first.mark == "mark"
+    assert new.first.__defaults__ == first.__defaults__
     for name in ("__kwdefaults__", "__annotations__"):
-        assert getattr(made, name) == getattr(wrapper, name)
-        assert getattr(made, name) is not getattr(wrapper, name)
-    (cell,) = cells.values()
-    assert cell is next(c for c in made.__closure__ if c.cell_contents is new)
+        assert getattr(new.first, name) == getattr(first, name)
+        assert getattr(new.first, name) is not getattr(first, name)
+
+
+def test_wrappers_share_the_cell_in_which_they_find_their_owner(parts):
+    def wrap(owner, method):
+        def build():
+            return owner, method
+
+        def quantize():
+            return owner, method
+
+        for function in (build, quantize):
+            function.__wrapped__ = method
+        return build, quantize
+
+    owner = Owner()
+    owner.build, owner.quantize = wrap(owner, owner.method)
+    new, _ = filled(parts, walk_of(parts), owner, **vars(owner))
+    cells = [
+        cell
+        for function in (new.build, new.quantize)
+        for cell in function.__closure__
+        if cell.cell_contents is new
+    ]
+    assert len(cells) == 2
+    assert cells[0] is cells[1]
 
 
 def test_wrappers_of_another_kind_are_left_to_the_walk(parts):
-    walk, owner = walk_of(parts), Owner()
+    owner = Owner()
     marked, doubled = owner.wrap("method"), owner.wrap("method")
     marked.mark = []
     doubled.other = doubled.__wrapped__
     for wrapper in (marked, doubled, Owner().wrap("method"), is_thing):
-        parts[2].rewrap(walk, wrapper, owner, Owner(), {})
-        assert walk.known(wrapper) is None
+        owner.wrapper = wrapper
+        met = []
+
+        def choose(obj, met=met):
+            met.append(obj)
+            return lambda walk, obj: walk.remember(obj, obj)
+
+        filled(parts, parts[0](choose), owner, wrapper=wrapper)
+        assert met == [wrapper]
+
+
+def test_a_layer(parts):
+    walk, layer = walk_of(parts), Thing()
+    row, known, losses = Row([1]), [Thing()], [Thing()]
+    row.owner = Thing()
+    layer.tracker = tracker = Thing()
+    layer.calls, layer.called_by, layer.same = [Thing()], row, row
+    layer.losses, layer.none, layer.known = losses, [], known
+    layer.number = 1 << 40
+    twin = walk.remember(known, [])
+    seen = []
+
+    def prepare(walk, obj, new, state):
+        seen.append((obj, new, walk.known(tracker) is not None, dict(state)))
+        del state["none"]
+
+    told, left = layer_parts()
+    new = walk.remember(layer, Thing())
+    before = dict(vars(layer))
+    walk.remember(row, hollowed := Row())
+    parts[2].fill_layer(walk, layer, new, told, prepare)
+    assert seen == [(layer, new, True, before)]
+    assert left == [(losses, "losses")]
+    assert walk.node_lists == [(layer.calls, new.calls, "calls")]
+    assert new.calls == []
+    assert new.same is new.called_by is hollowed
+    assert new.tracker is walk.known(tracker)
+    assert new.known is twin
+    assert new.losses is walk.known(losses)
+    assert set(vars(new)) == set(before) - {"none"}
+    assert walk.known(vars(layer)) is vars(new)
+    assert walk.with_ids == [vars(new)]
+    assert vars(layer) == before
+    own = vars(new)
+    parts[2].fill_layer(walk, layer, new, told, None)  # Once more.
+    assert vars(new) is own
+    assert new.none == []
+    assert new.none is not layer.none
+
+
+def test_lists_of_calls_that_are_not_simple_are_left(parts):
+    layer, row = Thing(), Row([1])
+    row.owner = Thing()
+    layer.calls = row
+    _, left = filled(parts, walk_of(parts), layer)
+    assert left == [(row, "calls")]
+
+
+def test_two_layers_with_one_dict(parts):
+    walk, layer, view = walk_of(parts), Thing(), Thing()
+    layer.text = "text"
+    object.__setattr__(view, "__dict__", vars(layer))
+    new, _ = filled(parts, walk, layer)
+    other, _ = filled(parts, walk, view)
+    assert vars(other) is vars(new)
+    assert vars(new) is not vars(layer)
+
+
+def test_a_layer_that_fails(parts):
+    layer = Thing()
+    layer.part = Thing()
+    with pytest.raises(LookupError, match="nobody makes a Thing"):
+        filled(parts, parts[0](refuse_to_choose), layer)
+    with pytest.raises(ZeroDivisionError):
+        filled(parts, walk_of(parts), layer, lambda *_: 1 / 0)
+
+
+def test_what_one_object_holds_alone(parts):
+    walk, call, tensor = walk_of(parts), Thing(), Thing()
+    call.operation, call.text = Thing(), "text"
+    call.arguments = inside = Thing()
+    call.outputs = [tensor, 1]
+    inside.args, inside.nothing = (tensor, 2), ()
+    inside.names, inside.tensors = {"axis": (1, 2)}, [tensor]
+    before = dict(vars(inside))
+    new = Thing()
+    parts[3].fill_owned(walk, call, new, "arguments")
+    twin = walk.known(tensor)
+    assert new.operation is walk.known(call.operation)
+    assert new.text == "text"
+    assert new.outputs == [twin, 1]
+    assert type(new.arguments) is Thing
+    assert new.arguments is not inside
+    assert new.arguments.args == (twin, 2)
+    assert new.arguments.nothing == ()
+    assert new.arguments.names == {"axis": (1, 2)}
+    assert new.arguments.names is not inside.names
+    assert new.arguments.tensors == [twin]
+    for container in (call.outputs, inside.args, inside.names, inside.tensors):
+        assert walk.known(container) is None
+    assert vars(inside) == before
+
+
+def test_what_others_may_hold_is_remembered(parts):
+    tensor = Thing()
+    shared, call = [tensor], Thing()
+    call.args, call.same = (shared, 1), {"shared": shared}
+    new = Thing()
+    made = {}
+
+    def choose(obj):
+        def make(walk, obj):
+            made[id(obj)] = walk.remember(obj, Thing())
+            return made[id(obj)]
+
+        return make
+
+    walk = parts[0](choose)
+    parts[3].fill_owned(walk, call, new, None)
+    assert new.args == (made[id(shared)], 1)
+    assert new.same is made[id(call.same)]
+    nested = Thing()
+    nested.args = ((tensor,),)
+    parts[3].fill_owned(walk, nested, new, None)
+    assert new.args is made[id(nested.args)]
+
+
+def test_a_call_that_fails(parts):
+    call = Thing()
+    walk = parts[0](refuse_to_choose)
+    for call.part in (Thing(), [Thing()], (Thing(),), {"a": Thing()}):
+        with pytest.raises(LookupError, match="nobody makes a"):
+            parts[3].fill_owned(walk, call, Thing(), None)
 
 
 def test_makers_that_wait_for_each_other():

@@ -38,6 +38,7 @@ class Agenda(Core):
         """Forgets what was put off."""
         self.pending.clear()
         self.with_ids.clear()
+        self.node_lists.clear()
         self._hashed: dict[int, list[Waiting]] = {}
         self._later: list[Callable[[], None]] = []
         self._references: list[weakref.ref[Any]] = []

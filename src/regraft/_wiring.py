@@ -20,7 +20,6 @@ class Wiring:
     def __init__(self) -> None:
         self._graphs: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[Any, Any, Any]] = []
-        self._node_lists: list[tuple[list[Any], list[Any], bool]] = []
         self._cut: set[int] = set()
 
     def cut(self, tensor: Any) -> None:
@@ -39,10 +38,6 @@ class Wiring:
         """Notes a graph, which will get its index of nodes."""
         self._graphs.append((graph, new))
 
-    def note_list(self, nodes: list[Any], new: list[Any], *, inbound: bool) -> None:
-        """Notes a list of call nodes, which will be filled."""
-        self._node_lists.append((nodes, new, inbound))
-
     def finish(self, core: Core) -> None:
         """Gives operations their nodes, and tensors and graphs the new numbers.
 
@@ -50,10 +45,10 @@ class Wiring:
             core: Knows the copies of all that the walk has met.
         """
         index: dict[int, int] = {}
-        for nodes, new, inbound in self._node_lists:
+        for nodes, new, name in core.node_lists:
             mine = core.known_items(nodes)
             list.extend(new, mine)
-            if inbound:
+            if name == _keras.NODE_LISTS[0]:
                 for i, node in enumerate(mine):
                     index[address(node)] = i
         for _, graph in self._graphs:  # Layers that both models share get a new call.

@@ -15,6 +15,7 @@ from ._source import digest
 from .core import Fill as Fill
 from .core import Keep as Keep
 from .core import Maker as Maker
+from .layers import LayerParts as LayerParts
 from .simple import are_atoms as are_atoms
 from .simple import needs_hash as needs_hash
 
@@ -31,10 +32,11 @@ def _in_c() -> Any:
 
 
 if TYPE_CHECKING or (_native := _in_c()) is None:
+    from .calls import fill_owned as fill_owned
     from .core import Core as Core
     from .layers import copy_stores as copy_stores
     from .layers import empty_like as empty_like
-    from .layers import rewrap as rewrap
+    from .layers import fill_layer as fill_layer
     from .makers import container_maker as container_maker
     from .makers import instance_maker as instance_maker
 else:
@@ -43,4 +45,5 @@ else:
     instance_maker = _native.instance_maker
     copy_stores = _native.copy_stores
     empty_like = _native.empty_like
-    rewrap = _native.rewrap
+    fill_layer = _native.fill_layer
+    fill_owned = _native.fill_owned

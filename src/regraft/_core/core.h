@@ -7,6 +7,7 @@ typedef struct {
     PyObject *kinds;
     PyObject *pending;
     PyObject *with_ids;
+    PyObject *node_lists;
     PyObject *choose;
     PyObject *keep;
     int depth; /* how many makers in Python are at work */

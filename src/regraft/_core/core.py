@@ -27,6 +27,8 @@ class Core:
         kinds: The classes of what was met, atoms and tuples of them aside.
         pending: Shells that wait to be filled: `(fill, original, shell)`.
         with_ids: Lists, and dicts, among whose values there may be ids of objects.
+        node_lists: Lists of calls, each with its copy, which is filled at the end, and
+            the name of the attribute that holds it: `(calls, copy, name)`.
         keep: What was given.
     """
 
@@ -42,6 +44,7 @@ class Core:
         self._makers: dict[int, Maker] = {}
         self.pending: list[tuple[Fill, Any, Any]] = []
         self.with_ids: list[Any] = []
+        self.node_lists: list[tuple[list[Any], list[Any], str]] = []
         self._choose = choose
         # Those that may be used without asking `keep`, which wants to see everything.
         self._quick_makers = self._makers if keep is None else {}

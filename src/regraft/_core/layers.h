@@ -1,8 +1,5 @@
 /* What every layer has, as in `layers.py`. */
 
-static PyObject *wrapped_name; /* "__wrapped__" */
-static PyObject *annotations_name;
-
 static int
 has_core(PyObject *const *args, Py_ssize_t count, Py_ssize_t expected)
 {
@@ -167,152 +164,197 @@ list_with_attributes(Core *core, PyObject *items)
     return new;
 }
 
+/* An empty list like another one, which is remembered; NULL without an exception if that
+   is not simple. */
+static PyObject *
+new_empty(Core *core, PyObject *items)
+{
+    PyObject *new =
+        PyList_CheckExact(items) ? PyList_New(0) : list_with_attributes(core, items);
+    if (new != NULL && memo_set(core->memo, key_of(items), new)) {
+        Py_CLEAR(new);
+    }
+    return new;
+}
+
 static PyObject *
 empty_like(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (!has_core(args, count, 2)) {
         return NULL;
     }
-    Core *core = (Core *)args[0];
-    PyObject *new = PyList_CheckExact(args[1]) ? PyList_New(0)
-                                               : list_with_attributes(core, args[1]);
-    if (new == NULL) {
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    }
-    if (memo_set(core->memo, key_of(args[1]), new)) {
-        Py_CLEAR(new);
-    }
-    return new;
+    PyObject *new = new_empty((Core *)args[0], args[1]);
+    return new == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : new;
 }
 
 
-/* --- wrapped methods --------------------------------------------------------------- */
+/* --- layers ------------------------------------------------------------------------ */
 
-/* The attributes of a wrapper around another method; NULL without an exception if it
-   has such that are not atoms. */
+/* `LayerParts`, by the order of its fields. */
+enum { TRACKER, CALLS, LOSSES, WRAPPERS, HOLLOW };
+
+/* An attribute that the walk has not met; NULL without an exception if there is none. */
 static PyObject *
-attributes_around(PyObject *attributes, PyObject *method, PyObject *bound)
+unknown_in(Core *core, PyObject *state, PyObject *name)
 {
-    Py_ssize_t place = 0;
-    PyObject *name, *value;
-    while (PyDict_Next(attributes, &place, &name, &value)) {
-        int is_method = value == method && PyUnicode_CheckExact(name) &&
-                        PyUnicode_Compare(name, wrapped_name) == 0;
-        if (!is_method && !is_atom(value)) {
-            return NULL;
-        }
-    }
-    PyObject *new = PyDict_Copy(attributes);
-    if (new != NULL && PyDict_SetItem(new, wrapped_name, bound)) {
-        Py_CLEAR(new);
-    }
-    return new;
+    PyObject *value = PyDict_GetItemWithError(state, name);
+    int is_unknown = value != NULL && value != Py_None && find(core, value) == NULL;
+    return is_unknown ? Py_NewRef(value) : NULL;
 }
 
-/* The cell in which functions of the copy find it. */
-static PyObject *
-cell_around(PyObject *cells, PyObject *cell, PyObject *new)
-{
-    PyObject *key = number_of(key_of(cell));
-    if (key == NULL) {
-        return NULL;
-    }
-    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(cells, key));
-    if (found == NULL && !PyErr_Occurred()) {
-        found = PyCell_New(new);
-        if (found != NULL && PyDict_SetItem(cells, key, found)) {
-            Py_CLEAR(found);
-        }
-    }
-    Py_DECREF(key);
-    return found;
-}
+/* Each of these gives 0, or -1 if it failed. */
 
-/* Gives a function what else is said of another one: 0, or -1 if it failed. */
 static int
-describe(PyObject *made, PyObject *wrapper)
+copy_first(Core *core, PyObject *state, PyObject *name)
 {
-    PyFunctionObject *new = (PyFunctionObject *)made, *old = (PyFunctionObject *)wrapper;
-    Py_XSETREF(new->func_name, Py_XNewRef(old->func_name));
-    Py_XSETREF(new->func_qualname, Py_XNewRef(old->func_qualname));
-    Py_XSETREF(new->func_module, Py_XNewRef(old->func_module));
-    Py_XSETREF(new->func_doc, Py_XNewRef(old->func_doc));
-    int failed = old->func_defaults && PyFunction_SetDefaults(made, old->func_defaults);
-    PyObject *defaults = failed ? NULL : PyFunction_GetKwDefaults(wrapper);
-    if (defaults != NULL && PyDict_Check(defaults) && PyDict_GET_SIZE(defaults)) {
-        PyObject *own = PyDict_Copy(defaults);
-        failed = own == NULL || PyFunction_SetKwDefaults(made, own);
-        Py_XDECREF(own);
+    PyObject *tracker = unknown_in(core, state, name);
+    PyObject *new = tracker == NULL ? NULL : copy_of(core, tracker);
+    Py_XDECREF(tracker);
+    Py_XDECREF(new);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int
+hollow(Core *core, PyObject *items, PyObject *name, PyObject *parts)
+{
+    PyObject *hollow_list = PyTuple_GET_ITEM(parts, HOLLOW);
+    PyObject *none = PyObject_CallFunctionObjArgs(hollow_list, core, items, name, NULL);
+    Py_XDECREF(none);
+    return none == NULL ? -1 : 0;
+}
+
+static int
+hollow_calls(Core *core, PyObject *calls, PyObject *name, PyObject *parts)
+{
+    PyObject *new = new_empty(core, calls);
+    if (new == NULL) {
+        return PyErr_Occurred() ? -1 : hollow(core, calls, name, parts);
     }
-    PyObject *notes = NULL;
-    if (!failed && (PY_VERSION_HEX >= 0x030E0000 || old->func_annotations != NULL)) {
-        notes = PyObject_GetAttr(wrapper, annotations_name); /* Perhaps made now. */
+    PyObject *entry = PyTuple_Pack(3, calls, new, name);
+    int failed = entry == NULL || PyList_Append(core->node_lists, entry);
+    Py_XDECREF(entry);
+    Py_DECREF(new);
+    return failed ? -1 : 0;
+}
+
+static int
+hollow_lists(Core *core, PyObject *state, PyObject *parts)
+{
+    for (int part = CALLS; part <= LOSSES; part++) {
+        PyObject *names = PyTuple_GET_ITEM(parts, part);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+            PyObject *name = PyTuple_GET_ITEM(names, i);
+            PyObject *items = unknown_in(core, state, name);
+            int failed = items == NULL && PyErr_Occurred();
+            if (items != NULL && part == CALLS) {
+                failed = hollow_calls(core, items, name, parts);
+            }
+            else if (items != NULL && PyList_Check(items) && PyList_GET_SIZE(items)) {
+                failed = hollow(core, items, name, parts);
+            }
+            Py_XDECREF(items);
+            if (failed) {
+                return -1;
+            }
+        }
     }
-    if (notes != NULL && PyDict_GET_SIZE(notes)) {
-        PyObject *own = PyDict_Copy(notes);
-        failed = own == NULL || PyObject_SetAttr(made, annotations_name, own);
-        Py_XDECREF(own);
+    return 0;
+}
+
+static int
+rewrap_all(Core *core, PyObject *state, PyObject *owner, PyObject *new, PyObject *codes)
+{
+    Around around = {NULL, NULL};
+    Py_ssize_t place = 0;
+    int failed = 0;
+    PyObject *name, *code;
+    while (!failed && PyDict_Next(codes, &place, &name, &code)) {
+        /* A function that `functools.wraps` put around it may have brought it. */
+        PyObject *wrapper = unknown_in(core, state, name);
+        if (wrapper != NULL && PyFunction_Check(wrapper) &&
+            PyFunction_GET_CODE(wrapper) == code) {
+            failed = rewrap(core, wrapper, owner, new, &around);
+        }
+        Py_XDECREF(wrapper);
+        failed = failed || PyErr_Occurred();
     }
-    Py_XDECREF(notes);
-    return failed || PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(around.new);
+    return failed ? -1 : 0;
+}
+
+/* Gives a copy its attributes, in the dict that it has if it was filled before. */
+static int
+give_state(Core *core, PyObject *attributes, PyObject *shared, PyObject *new,
+           PyObject *state)
+{
+    int holds_ids = translate(core, state), failed = holds_ids < 0;
+    if (!failed && shared == NULL) {
+        failed = memo_set(core->memo, key_of(attributes), state) ||
+                 set_attributes(new, state);
+    }
+    else if (!failed) {
+        failed = PyDict_Update(shared, state);
+    }
+    if (!failed && holds_ids) {
+        failed = PyList_Append(core->with_ids, shared == NULL ? state : shared);
+    }
+    return failed ? -1 : 0;
+}
+
+/* Whether an object has its attributes in a dict: 1, or 0, also if it failed. */
+static int
+is_dict_of(PyObject *dict, PyObject *obj)
+{
+    PyObject *own = PyObject_GenericGetDict(obj, NULL);
+    Py_XDECREF(own);
+    return own == dict;
+}
+
+static int
+fill_layer_parts(Core *core, PyObject *obj, PyObject *new, PyObject *attributes,
+                 PyObject *parts, PyObject *prepare)
+{
+    PyObject *shared = Py_XNewRef(find(core, attributes));
+    if (shared != NULL && !is_dict_of(shared, new)) {
+        /* Two objects, one dict: so have their copies. */
+        int failed = PyErr_Occurred() || set_attributes(new, shared);
+        Py_DECREF(shared);
+        return failed ? -1 : 0;
+    }
+    PyObject *state = PyDict_Copy(attributes);
+    int failed = state == NULL ||
+                 copy_first(core, state, PyTuple_GET_ITEM(parts, TRACKER)) ||
+                 hollow_lists(core, state, parts);
+    if (!failed && prepare != Py_None) {
+        PyObject *none =
+            PyObject_CallFunctionObjArgs(prepare, core, obj, new, state, NULL);
+        failed = none == NULL;
+        Py_XDECREF(none);
+    }
+    failed = failed ||
+             rewrap_all(core, state, obj, new, PyTuple_GET_ITEM(parts, WRAPPERS)) ||
+             give_state(core, attributes, shared, new, state);
+    Py_XDECREF(shared);
+    Py_XDECREF(state);
+    return failed ? -1 : 0;
 }
 
 static PyObject *
-wrapper_around(PyObject *wrapper, PyObject *owner, PyObject *bound)
-{
-    PyObject *globals = PyFunction_GET_GLOBALS(wrapper);
-    PyObject *made = PyFunction_New(PyFunction_GET_CODE(wrapper), globals);
-    PyObject *cell = PyCell_New(bound);
-    PyObject *closure = cell == NULL ? NULL : PyTuple_Pack(2, owner, cell);
-    if (made == NULL || closure == NULL || PyFunction_SetClosure(made, closure) ||
-        describe(made, wrapper)) {
-        Py_CLEAR(made);
-    }
-    Py_XDECREF(cell);
-    Py_XDECREF(closure);
-    return made;
-}
-
-static PyObject *
-rewrap(PyObject *module, PyObject *const *args, Py_ssize_t count)
+fill_layer(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (!has_core(args, count, 5)) {
         return NULL;
     }
-    PyObject *wrapper = args[1], *owner = args[2], *new = args[3], *cells = args[4];
-    if (!PyFunction_Check(wrapper) || !PyDict_Check(cells)) {
-        return PyErr_Format(PyExc_TypeError, "expected a function and a dict of cells");
+    PyObject *parts = args[3];
+    if (!PyTuple_Check(parts) || PyTuple_GET_SIZE(parts) != HOLLOW + 1) {
+        return PyErr_Format(PyExc_TypeError, "expected `LayerParts`, received %R", parts);
     }
-    PyObject *attributes = PyObject_GenericGetDict(wrapper, NULL);
+    PyObject *attributes = PyObject_GenericGetDict(args[1], NULL);
     if (attributes == NULL) {
         return NULL;
     }
-    PyObject *bound = NULL, *twins = NULL, *cell = NULL, *made = NULL;
-    PyObject *method = PyDict_GetItemWithError(attributes, wrapped_name);
-    if (method == NULL || !PyMethod_Check(method) ||
-        PyMethod_GET_SELF(method) != owner) {
-        goto done;
-    }
-    PyObject *closure = PyFunction_GET_CLOSURE(wrapper);
-    if (closure == NULL || PyTuple_GET_SIZE(closure) != 2) {
-        PyErr_SetString(PyExc_ValueError, "expected a function that closes over two");
-        goto done;
-    }
-    bound = PyMethod_New(PyMethod_GET_FUNCTION(method), new);
-    twins = bound == NULL ? NULL : attributes_around(attributes, method, bound);
-    if (twins == NULL) {
-        goto done;
-    }
-    cell = cell_around(cells, PyTuple_GET_ITEM(closure, 0), new);
-    made = cell == NULL ? NULL : wrapper_around(wrapper, cell, bound);
-    if (made != NULL && !set_attributes(made, twins)) {
-        memo_set(((Core *)args[0])->memo, key_of(wrapper), made);
-    }
-done:
+    int failed =
+        fill_layer_parts((Core *)args[0], args[1], args[2], attributes, parts, args[4]);
     Py_DECREF(attributes);
-    Py_XDECREF(bound);
-    Py_XDECREF(twins);
-    Py_XDECREF(cell);
-    Py_XDECREF(made);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return failed ? NULL : Py_NewRef(Py_None);
 }

@@ -2,14 +2,105 @@
 
 from __future__ import annotations
 
-from types import CellType, FunctionType, MethodType
-from typing import Any
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
+from typing import Any, NamedTuple
 
-from .._atoms import ATOMS
 from .._identity import address
 from .makers import settle_attributes
+from .wrappers import rewrap
 
 Stores = dict[str, tuple[Any, Any]]
+
+_attributes = object.__getattribute__
+
+
+class LayerParts(NamedTuple):
+    """The attributes of layers that are not copied as others are, by their names.
+
+    Attributes:
+        tracker: What collects sublayers and variables. Lists of them ask for it.
+        calls: Lists of calls, also of such that other models made. They stay empty
+            until it is known which calls the copy has.
+        losses: Lists of tensors, some of which may mean nothing outside of a trace.
+        wrappers: Functions around methods of the layer, with their code.
+        hollow: Called with the walk, a list of losses with something in it, or a list
+            of calls that is not simple, and its name.
+    """
+
+    tracker: str
+    calls: tuple[str, ...]
+    losses: tuple[str, ...]
+    wrappers: dict[str, CodeType]
+    hollow: Callable[[Any, Any, str], None]
+
+
+def fill_layer(
+    walk: Any,
+    obj: Any,
+    new: Any,
+    parts: LayerParts,
+    prepare: Callable[[Any, Any, Any, dict[str, Any]], None] | None,
+) -> None:
+    """Gives a shell the attributes of a layer.
+
+    Args:
+        walk: The walk.
+        obj: The layer.
+        new: Its copy, an empty shell.
+        parts: The attributes that are not copied as others are.
+        prepare: Called, if there is more to do, with the walk, the layer, its copy and
+            a dict of the layer's attributes, before those are copied.
+    """
+    memo = walk.memo
+    attributes = _attributes(obj, "__dict__")
+    shared = memo.get(address(attributes))
+    if shared is not None and shared is not _attributes(new, "__dict__"):
+        # Two objects, one dict: so have their copies.
+        object.__setattr__(new, "__dict__", shared)
+        return
+    state = dict.copy(attributes)
+    walk.copy_of(_unknown(memo, state, parts.tracker))
+    # Lists of calls come before other attributes, which may hold the same lists:
+    # following those would drag in the calls of other models.
+    for name in parts.calls:
+        calls = _unknown(memo, state, name)
+        if calls is not None:
+            _hollow_calls(walk, calls, name, parts)
+    for name in parts.losses:
+        losses = _unknown(memo, state, name)
+        if isinstance(losses, list) and list.__len__(losses):
+            parts.hollow(walk, losses, name)
+    if prepare is not None:
+        prepare(walk, obj, new, state)
+    cells: dict[int, CellType] = {}  # All wrappers close over the same one.
+    for name, code in parts.wrappers.items():
+        # A function that `functools.wraps` put around it may have brought it.
+        wrapper = _unknown(memo, state, name)
+        if type(wrapper) is FunctionType and wrapper.__code__ is code:
+            rewrap(walk, wrapper, obj, new, cells)
+    holds_ids = walk.translate(state)
+    if shared is None:
+        memo[address(attributes)] = state
+        object.__setattr__(new, "__dict__", state)
+    else:  # Filled once more, now that the targets of weak references are known.
+        shared.update(state)
+    if holds_ids:
+        walk.with_ids.append(_attributes(new, "__dict__"))
+
+
+def _unknown(memo: dict[int, Any], state: dict[str, Any], name: str) -> Any:
+    """Returns an attribute that the walk has not met, or None."""
+    value = state.get(name)
+    return None if address(value) in memo else value
+
+
+def _hollow_calls(walk: Any, calls: Any, name: str, parts: LayerParts) -> None:
+    twin = empty_like(walk, calls)
+    if twin is None:
+        parts.hollow(walk, calls, name)
+    else:
+        walk.node_lists.append((calls, twin, name))
 
 
 def copy_stores(
@@ -57,44 +148,3 @@ def empty_like(walk: Any, items: Any) -> Any:
         return None
     new = list.__new__(kind)
     return walk.remember(items, new) if settle_attributes(walk, items, new) else None
-
-
-def rewrap(
-    walk: Any, wrapper: FunctionType, owner: Any, new: Any, cells: dict[int, CellType]
-) -> None:
-    """Copies a function around a method, which closes over the owner and the method.
-
-    A walk could copy it as it copies any function. Keras puts two of them on every
-    layer, so they are worth a quicker way.
-
-    Args:
-        walk: The walk, which is told of the copy.
-        wrapper: The function. What is not as Keras makes it is left to the walk.
-        owner: Whose method it is.
-        new: The owner's copy.
-        cells: The cells of copies, by those that the functions of the owner share.
-    """
-    method = wrapper.__dict__.get("__wrapped__")
-    if type(method) is not MethodType or method.__self__ is not owner:
-        return
-    bound = MethodType(method.__func__, new)
-    attributes = {**wrapper.__dict__, "__wrapped__": None}
-    if not ATOMS.issuperset(map(type, attributes.values())):
-        return
-    attributes["__wrapped__"] = bound
-    (cell, _) = wrapper.__closure__ or ()
-    around = cells.setdefault(address(cell), CellType(new))
-    made = FunctionType(
-        wrapper.__code__, wrapper.__globals__, closure=(around, CellType(bound))
-    )
-    for name in _DESCRIPTION:
-        setattr(made, name, getattr(wrapper, name))
-    if wrapper.__kwdefaults__:
-        made.__kwdefaults__ = dict(wrapper.__kwdefaults__)
-    if wrapper.__annotations__:
-        made.__annotations__ = dict(wrapper.__annotations__)
-    made.__dict__ = attributes
-    walk.remember(wrapper, made)
-
-
-_DESCRIPTION = ("__name__", "__qualname__", "__module__", "__doc__", "__defaults__")

@@ -118,8 +118,8 @@ bare_copy(Shape shape, PyObject *obj)
         return PyDict_Copy(obj);
     case A_SET:
         return PySet_New(obj);
-    default:
-        return PyODict_New();
+    default: /* Past its `__init__`, which has nothing to do. */
+        return PyODict_Type.tp_new(&PyODict_Type, no_arguments, NULL);
     }
 }
 

@@ -21,7 +21,9 @@
 #include "core.h"
 #include "makers.h"
 #include "copying.h"
+#include "wrappers.h"
 #include "layers.h"
+#include "calls.h"
 
 /* What this was compiled from, see `_source.py`. */
 #ifndef SOURCE_DIGEST
@@ -43,10 +45,11 @@ core_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     core->kinds = PyList_New(0);
     core->pending = PyList_New(0);
     core->with_ids = PyList_New(0);
+    core->node_lists = PyList_New(0);
     core->choose = Py_NewRef(Py_None);
     core->keep = Py_NewRef(Py_None);
     if (core->memo == NULL || core->makers == NULL || core->kinds == NULL ||
-        core->pending == NULL || core->with_ids == NULL) {
+        core->pending == NULL || core->with_ids == NULL || core->node_lists == NULL) {
         Py_CLEAR(core);
     }
     return (PyObject *)core;
@@ -74,6 +77,7 @@ core_traverse(Core *core, visitproc visit, void *arg)
     Py_VISIT(core->kinds);
     Py_VISIT(core->pending);
     Py_VISIT(core->with_ids);
+    Py_VISIT(core->node_lists);
     Py_VISIT(core->choose);
     Py_VISIT(core->keep);
     return 0;
@@ -99,6 +103,7 @@ core_dealloc(Core *core)
     Py_XDECREF(core->kinds);
     Py_XDECREF(core->pending);
     Py_XDECREF(core->with_ids);
+    Py_XDECREF(core->node_lists);
     Py_XDECREF(core->choose);
     Py_XDECREF(core->keep);
     type->tp_free((PyObject *)core);
@@ -110,6 +115,7 @@ static PyMemberDef core_members[] = {
     {"kinds", T_OBJECT_EX, offsetof(Core, kinds), READONLY, NULL},
     {"pending", T_OBJECT_EX, offsetof(Core, pending), READONLY, NULL},
     {"with_ids", T_OBJECT_EX, offsetof(Core, with_ids), READONLY, NULL},
+    {"node_lists", T_OBJECT_EX, offsetof(Core, node_lists), READONLY, NULL},
     {"keep", T_OBJECT_EX, offsetof(Core, keep), READONLY, NULL},
     {NULL},
 };
@@ -210,7 +216,8 @@ static PyMethodDef functions[] = {
     {"instance_maker", METHOD(instance_maker), METH_VARARGS | METH_KEYWORDS, NULL},
     {"copy_stores", METHOD(copy_stores), METH_FASTCALL, NULL},
     {"empty_like", METHOD(empty_like), METH_FASTCALL, NULL},
-    {"rewrap", METHOD(rewrap), METH_FASTCALL, NULL},
+    {"fill_layer", METHOD(fill_layer), METH_FASTCALL, NULL},
+    {"fill_owned", METHOD(fill_owned), METH_FASTCALL, NULL},
     {NULL},
 };
 

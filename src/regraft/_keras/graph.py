@@ -10,7 +10,7 @@ from keras.src.ops.function import Function
 from keras.src.ops.node import KerasHistory
 
 from .. import _backends
-from .._atoms import ATOMS
+from .._core import fill_owned
 from .._identity import address
 from .classes import InputLayer
 
@@ -46,43 +46,9 @@ def own_nodes(function: Any) -> Iterator[Any]:
         yield from by_depth[depth]
 
 
-def copy_node(node: Any, new: Any, copy_of: Any) -> None:
-    """Gives a call node the copies of its operation, arguments and outputs.
-
-    What a node holds belongs to it alone, so its lists need no memo.
-    """
-    arguments = node.arguments
-    fields = arguments.__dict__
-    made = object.__new__(type(arguments))
-    if _is_one_tensor(fields):
-        before = fields["args"][0]
-        tensor = copy_of(before)
-        flat = [tensor if x is before else x for x in fields["_flat_arguments"]]
-        made.args, made.kwargs = (tensor,), fields["kwargs"].copy()
-        made._flat_arguments = flat
-        single = fields["_single_positional_tensor"]
-        made._single_positional_tensor = None if single is None else tensor
-        made.keras_tensors = [tensor]
-    else:
-        made.__dict__ = {
-            name: [copy_of(x) for x in value] if type(value) is list else copy_of(value)
-            for name, value in fields.items()
-        }
-    new.__dict__ = {
-        **node.__dict__,
-        "operation": copy_of(node.operation),
-        "outputs": [copy_of(tensor) for tensor in node.outputs],
-        "arguments": made,
-    }
-
-
-def _is_one_tensor(fields: dict[str, Any]) -> bool:
-    """Tells whether a call got one tensor and else atoms, as most calls do."""
-    args, tensors = fields["args"], fields["keras_tensors"]
-    if len(args) != 1 or len(tensors) != 1 or args[0] is not tensors[0]:
-        return False
-    kwargs = fields["kwargs"]
-    return len(fields) == 5 and ATOMS.issuperset(map(type, kwargs.values()))
+def copy_node(node: Any, new: Any, walk: Any) -> None:
+    """Gives a call node the copies of its operation, arguments and outputs."""
+    fill_owned(walk, node, new, "arguments")
 
 
 def copy_graph_index(index: Any, memo: dict[int, Any], copy_of: Any) -> Any:

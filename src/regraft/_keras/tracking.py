@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from types import CellType, CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 from keras.src.layers.layer import Layer
 
-from .._core import copy_stores, rewrap
+from .._core import copy_stores
 from .._identity import new_id
 from .globals import quiet_globals
 
-
-def tracker_in(state: dict[str, Any]) -> Any:
-    """Returns the tracker among a layer's attributes, if it has one."""
-    return state.get("_tracker")
+# The attribute in which a layer has its tracker.
+TRACKER = "_tracker"
 
 
 def copy_tracker(tracker: Any, new: Any, walk: Any) -> bool:
@@ -58,24 +56,6 @@ def _wrapper_codes() -> dict[str, CodeType]:
     }
 
 
-def rebind_wrappers(layer: Any, new: Any, state: dict[str, Any], walk: Any) -> None:
-    """Makes the wrappers that `Layer.__new__` put on a layer, for its copy.
-
-    Args:
-        layer: The layer.
-        new: Its copy.
-        state: The layer's attributes.
-        walk: The walk, which finds them made when it comes to them.
-    """
-    cells: dict[int, CellType] = {}  # Both close over the same one.
-    for name, code in _WRAPPERS.items():
-        wrapper = state.get(name)
-        if type(wrapper) is not FunctionType or wrapper.__code__ is not code:
-            continue
-        # A function that `functools.wraps` put around the layer may have brought it.
-        if walk.known(wrapper) is None:
-            rewrap(walk, wrapper, layer, new, cells)
-
-
+# What `Layer.__new__` puts around methods of a layer; all close over the layer.
 with quiet_globals():
-    _WRAPPERS = _wrapper_codes()
+    WRAPPERS = _wrapper_codes()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .. import _keras
-from .._core import empty_like, instance_maker
+from .._core import Fill, LayerParts, empty_like, fill_layer, instance_maker
 from .._identity import address
 from .base import Maker, Tailor, always, refuse
 from .instances import (
@@ -45,40 +46,42 @@ def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
             walk.copy_of(node)
 
 
-def _make_operation(walk: Any, obj: Any) -> Any:
-    try:
-        new = walk.remember(obj, object.__new__(type(obj)))
-    except TypeError as error:  # It is also a list, or the like.
-        raise refuse(walk, obj, str(error)) from error
-    walk.operations.append((obj, new))
-    walk.fill_later(_fill_operation, obj, new)
-    return new
+def _operation_maker(kind: type) -> Maker:
+    """Returns a maker of layers, models or other operations of a class."""
+    is_model = issubclass(kind, (_keras.Trainer, _keras.Function))
+    fill = _fill_model if is_model else _fill_layer
+    if not is_open(kind):
+        fill = partial(_fill_with_slots, fill)
+
+    def make(walk: Any, obj: Any) -> Any:
+        try:
+            new = walk.remember(obj, object.__new__(type(obj)))
+        except TypeError as error:  # It is also a list, or the like.
+            raise refuse(walk, obj, str(error)) from error
+        walk.operations.append((obj, new))
+        walk.fill_later(fill, obj, new)
+        return new
+
+    return make
 
 
-def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
-    memo = walk.memo
-    is_trainer = isinstance(obj, _keras.Trainer)
-    if is_trainer:
+def _fill_layer(walk: Any, obj: Any, new: Any) -> None:
+    fill_layer(walk, obj, new, _PARTS, None)
+
+
+def _fill_model(walk: Any, obj: Any, new: Any) -> None:
+    if isinstance(obj, _keras.Trainer):
         _keras.jax_sync(obj)
-    attributes = vars(obj)
-    shared = memo.get(address(attributes))
-    if shared is not None and shared is not vars(new):
-        # Two objects, one dict: so have their copies.
-        object.__setattr__(new, "__dict__", shared)
-        return
-    state = attributes.copy()
-    walk.copy_of(_keras.tracker_in(state))  # What it tracks asks for it.
-    # Node lists come before other attributes, which may hold the same lists:
-    # following those would drag in the calls of other models.
-    for name in _keras.NODE_LISTS:
-        nodes = state.get(name)
-        if nodes is not None and address(nodes) not in memo:
-            _hollow_list(walk, nodes, name)
-    for name in _keras.LOSS_LISTS:
-        losses = state.get(name)
-        is_new = losses and address(losses) not in memo
-        if is_new and not all(map(walk.backend.is_concrete, losses)):
-            _hollow_list(walk, losses, name)
+    fill_layer(walk, obj, new, _PARTS, _prepare_model)
+
+
+def _fill_with_slots(fill: Fill, walk: Any, obj: Any, new: Any) -> None:
+    fill(walk, obj, new)
+    fill_slots(walk, obj, new)
+
+
+def _prepare_model(walk: Any, obj: Any, new: Any, state: dict[str, Any]) -> None:
+    """Notes the graph of a model, and leaves out what belongs to its original alone."""
     if _keras.is_graph(obj):
         walk.wiring.note_graph(obj, new)
         for tensor in _keras.foreign_inputs(obj):
@@ -87,20 +90,10 @@ def _fill_operation(walk: Any, obj: Any, new: Any) -> None:
         if walk.keep is None:
             for name in _keras.GRAPH_INDICES:
                 _copy_index(walk, state.get(name))
-    if is_trainer:
+    if isinstance(obj, _keras.Trainer):
         _keras.drop_runtime_state(state)
         walk.rules.attributes(obj, state)
         walk.hold(list(state.values()))  # Some were made just now.
-    _keras.rebind_wrappers(obj, new, state, walk)
-    holds_ids = walk.translate(state)
-    if shared is None:
-        memo[address(attributes)] = state
-        object.__setattr__(new, "__dict__", state)
-    else:  # Filled once more, now that the targets of weak references are known.
-        shared.update(state)
-    if holds_ids:
-        walk.with_ids.append(vars(new))
-    fill_slots(walk, obj, new)
 
 
 def _copy_index(walk: Any, index: Any) -> None:
@@ -110,22 +103,35 @@ def _copy_index(walk: Any, index: Any) -> None:
             walk.memo[address(index)] = new
 
 
-def _hollow_list(walk: Any, nodes: Any, name: str) -> None:
-    """Makes a list of the same class, for what will turn out to be the copy's."""
-    new = empty_like(walk, nodes)
+def _hollow_list(walk: Any, items: Any, name: str) -> None:
+    """Makes a list of the same class, for what will turn out to be the copy's.
+
+    Losses that have values, and are not part of a trace, are copied as any list.
+    """
+    if name in _keras.LOSS_LISTS and all(map(walk.backend.is_concrete, items)):
+        return
+    new = empty_like(walk, items)
     is_done = new is not None
     if not is_done:
-        new = walk.remember(nodes, list.__new__(type(nodes)))
-    inbound = name == _keras.NODE_LISTS[0]
-    walk.wiring.note_list(nodes, new, inbound=inbound)
-    for attribute, value in () if is_done else vars(nodes).items():
+        new = walk.remember(items, list.__new__(type(items)))
+    walk.node_lists.append((items, new, name))
+    for attribute, value in () if is_done else vars(items).items():
         if type(value) is list and walk.known(value) is None:
             # TensorFlow's wrapper keeps the items here.
             twin = walk.remember(value, [])
-            walk.wiring.note_list(value, twin, inbound=inbound)
+            walk.node_lists.append((value, twin, name))
         else:
             twin = walk.copy_of(value)
         object.__setattr__(new, attribute, twin)
+
+
+_PARTS = LayerParts(
+    _keras.TRACKER,
+    _keras.NODE_LISTS,
+    _keras.LOSS_LISTS,
+    _keras.WRAPPERS,
+    _hollow_list,
+)
 
 
 def _make_node(walk: Any, obj: Any) -> Any:
@@ -135,7 +141,7 @@ def _make_node(walk: Any, obj: Any) -> Any:
 
 
 def _fill_node(walk: Any, obj: Any, new: Any) -> None:
-    _keras.copy_node(obj, new, walk.copy_of)
+    _keras.copy_node(obj, new, walk)
 
 
 def _make_tracker(walk: Any, obj: Any) -> Any:
@@ -166,7 +172,7 @@ def _noted(collection: str) -> Tailor:
 TAILORS: dict[type, Tailor] = {
     _keras.Variable: always(_make_variable),
     _keras.KerasTensor: always(_make_tensor),
-    _keras.Operation: always(_make_operation),
+    _keras.Operation: _operation_maker,
     _keras.BaseOptimizer: _noted("optimizers"),
     _keras.Metric: _noted("metrics"),
     _keras.SeedGenerator: _noted("seed_generators"),
