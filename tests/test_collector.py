@@ -50,6 +50,21 @@ def test_it_never_looks_at_a_small_copy_that_is_being_made(looks):
     assert looks in ([], [0])  # When all is done.
 
 
+def test_it_looks_at_little_only_if_that_is_not_often(looks):
+    holder = Holder([[[]] for _ in range(10_000)])
+    gc.collect()
+    looks.clear()
+    regraft.clone(holder)
+    assert 2 <= looks.count(0) <= 4  # While it is made, and when all is done.
+    gc.collect()
+    looks.clear()
+    for _ in range(40):
+        regraft.clone(holder)
+    assert looks.count(0) <= 60
+    assert looks.count(1) <= 5  # It would be three if there were no glances.
+    assert looks.count(2) == 0
+
+
 def test_it_stays_off_if_it_was(looks):
     holder = large()
     gc.disable()

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 # Whether the collector rests, and is to go on afterwards.
 _rests = False
 
-# How many new objects the first and the last glance are worth: the first lie in a
-# processor's fastest caches.
-_FIRST, _LAST = 1 << 12, 1 << 19
+# How many new objects still lie in a processor's fastest caches, and in its others.
+_FEW, _MANY = 1 << 12, 100_000
+
+# After so many looks at young objects the collector would look at older ones as well.
+_GLANCES = 10
 
 
 @contextmanager
@@ -38,16 +40,20 @@ class Glances:
     """Looks at what was made, which the collector does once in any case.
 
     It does so as soon as it runs again. What was made first has left the caches by
-    then, and takes two or three times as long to look at. After ten glances the
-    collector would look at everything that lives, so each waits for twice as many
-    objects as the one before.
+    then, and takes two or three times as long to look at. But who looks more often has
+    the collector look at everything sooner. So there are glances at little only if it
+    looked at older objects just now; each waits for twice as many as the one before.
     """
 
     def __init__(self) -> None:
-        self._worth = _FIRST
+        self._left = _GLANCES - 1  # One is to come in any case.
+        self._worth = _FEW
 
     def glance(self) -> None:
-        """Looks at what was made since the last time, if that is much."""
-        if self._worth <= _LAST and _rests and gc.get_count()[0] > self._worth:
-            self._worth *= 2
+        """Looks at what was made since the last time, if that is worth it."""
+        young, looks, _ = gc.get_count()
+        worth = self._worth if looks < _GLANCES // 3 else _MANY
+        if _rests and self._left and young > worth:
+            self._left -= 1
+            self._worth = min(2 * self._worth, _MANY)
             gc.collect(0)
