@@ -2,6 +2,7 @@
 
 import random
 import threading
+import warnings
 
 import keras
 import numpy as np
@@ -125,6 +126,57 @@ def test_the_original_is_not_touched():
     assert layers.Dense(1).name == f"dense_{number + 1}"
     # The node of the other model is not copied along.
     assert len(twin.layers[0]._outbound_nodes) < nodes[1]
+
+
+class Noisy(keras.Layer):
+    """Draws when it is made, and when it is built, from what all programs draw from."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.phase = np.random.rand()
+        self.inner = layers.Dense(3)
+
+    def build(self, shape):
+        self.noise = np.random.rand(3)
+        self.inner.build(shape)
+
+    def call(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "bfloat16"},
+        {"inputs": (5, 3)},
+        {"seed": 3},
+        {"weights": "fresh", "seed": 3, "dtype": "bfloat16", "prefix": "new_"},
+        {"weights": "fresh", "seed": 3, "inputs": (5, 3)},
+    ],
+)
+def test_what_other_programs_draw_stays_the_same(options):
+    model = keras.Sequential([keras.Input((3,)), Noisy(), layers.Dense(2)])
+    keras.utils.set_random_seed(5)
+    drawn = random.random(), np.random.rand(), float(keras.random.uniform(()))
+    keras.utils.set_random_seed(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", regraft.EditNotSavedWarning)
+        regraft.clone(model, **options)
+    again = random.random(), np.random.rand(), float(keras.random.uniform(()))
+    assert again == drawn
+
+
+@pytest.mark.parametrize("options", [{"compiled": "fresh"}, {"weights": "fresh"}])
+def test_the_name_scope_around_it_is_no_matter(options):
+    model = trained_model()
+    wanted = regraft.clone(model, **options)
+    with keras.name_scope("outer"):
+        twin = regraft.clone(model, **options)
+        assert keras.Variable(1.0, name="mine").path == "outer/mine"
+    for kind in (lambda m: m, lambda m: m.optimizer):
+        paths = [[v.path for v in kind(m).variables] for m in (wanted, twin)]
+        assert paths[0] == paths[1]
 
 
 def test_clone_of_a_clone_and_of_a_part():

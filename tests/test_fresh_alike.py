@@ -70,6 +70,35 @@ def test_a_target_starts_like_its_network(kind, arguments):
     assert new.online.layers[0].kernel is not new.target.layers[0].kernel
 
 
+class BuiltLate(WithWeights):
+    """A head that has no layers inside, or other ones, until it is called."""
+
+    def __init__(self, attends=None):
+        super().__init__()
+        inside = [layers.Reshape((1, 2)), layers.Dense(2)]
+        self.head = keras.Sequential(inside)
+        if attends:
+            self.head = layers.MultiHeadAttention(1, 2)
+        self.after = layers.Dense(1)
+
+    def call(self, x):
+        y = super().call(x)[:, None]
+        if isinstance(self.head, layers.MultiHeadAttention):
+            return self.after(self.head(y, y))
+        return self.after(self.head(y))
+
+
+@pytest.mark.parametrize("attends", [None, True])
+def test_a_target_starts_like_its_network_beside_what_is_built_later(attends):
+    agent = BuiltLate(attends)
+    agent(X)
+    new = rg.clone(agent, weights="fresh", seed=1)
+    assert are_alike(new.online, new.target)
+    assert not are_alike(new.online, agent.online)
+    for weight, old in zip(new.after.weights, agent.after.weights, strict=True):
+        assert weight is not old
+
+
 class Apart(Agent):
     def target_of(self, online):
         return network()

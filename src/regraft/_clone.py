@@ -143,7 +143,11 @@ def clone(
         new = walk.run()
         try:
             # Every part has a strategy of its own, or none, whatever scope this is.
-            with _backends.active().scope_of(None), _backends.active().lasting():
+            with (
+                _backends.active().scope_of(None),
+                _backends.active().lasting(),
+                _keras.outside_name_scopes(),
+            ):
                 if weights == "fresh":
                     _fresh.redraw(walk, seed)
                 elif seed is not None:
@@ -155,7 +159,10 @@ def clone(
                 if name is not None or prefix:
                     _rename(walk, new, name, prefix)
                 if leaves is not None or policies is not None:
-                    _change(walk, new, leaves, policies, shares=weights == "share")
+                    # What is tried may draw, though no new weights are asked for.
+                    draws = weights == "fresh" and seed is None
+                    with nullcontext() if draws else _seeds.undisturbed(seed):
+                        _change(walk, new, leaves, policies, shares=weights == "share")
         except BaseException:
             walk.release()
             raise

@@ -182,8 +182,7 @@ class _Drawing:
         if len(inside) == 1 or not _keras.writes_when_made(owner):
             return
         first: dict[Any, Any] = {}
-        made = _made_alike(owner, inside)
-        made = made or _made_alike(owner, inside, _keras.made_somehow)
+        made = _made_alike(owner, inside) or _made_somehow_alike(owner, inside)
         for part, other in made:
             for mine, its in zip(_own(part), _own(other), strict=False):
                 value = _keras.to_numpy(its)
@@ -315,6 +314,19 @@ def _made_alike(
     others = [] if ghost is None else _keras.all_layers(ghost)
     is_alike = [type(x) for x in others] == [type(x) for x in inside]
     return list(zip(inside, others, strict=True)) if is_alike else []
+
+
+def _made_somehow_alike(owner: Any, inside: list[Any]) -> list[tuple[Any, Any]]:
+    """The same, whatever arguments a constructor needs, or as far as layers are alike.
+
+    What is built when it is called has nothing inside yet when its owner is made.
+    """
+    made = _made_alike(owner, inside, _keras.made_somehow)
+    for make in () if made else (_keras.made_again, _keras.made_somehow):
+        ghost = constructed_again(owner, make)
+        pairs = [] if ghost is None else held_alike(owner, ghost)
+        made = made or [pair for pair in pairs if type(pair[0]) is type(pair[1])]
+    return made
 
 
 def _own(layer: Any) -> list[Any]:

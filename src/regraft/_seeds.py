@@ -152,6 +152,15 @@ def _seed_bits(generator: Any, seed: int) -> None:
 
 
 @contextmanager
+def undisturbed(seed: int | None = None) -> Iterator[None]:
+    """Leaves names and global random state as they were found, whatever is drawn."""
+    seeds = Seeds(0 if seed is None else seed)
+    backend = _backends.active()
+    with _keras.fixed_globals(seeds.next), backend.fixed_global_rng(seeds.next()):
+        yield
+
+
+@contextmanager
 def seeded(seeds: Seeds) -> Iterator[None]:
     """Leaves names and global random state as they were found.
 

@@ -13,11 +13,12 @@ from typing import Any
 from .. import _keras
 from .._errors import EditNotSavedWarning, explain
 from .._identity import address
+from .._seeds import undisturbed
 
 
 def survives_files(layer: Any) -> bool:
     """Tells whether a layer made from its configuration is like the layer."""
-    with _keras.quiet_globals(), warnings.catch_warnings():
+    with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             again = _loaded(layer)
@@ -84,7 +85,7 @@ def warn_of_policies(model: Any, changed: set[int]) -> None:
 def _loads_with_policies(layer: Any) -> bool | None:
     """Tells whether the layers inside a layer are loaded as they are, if it can be."""
     again = None
-    with _keras.quiet_globals(draws=True), warnings.catch_warnings():
+    with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with suppress(Exception), _keras.no_memory():
             again = _loaded(layer)

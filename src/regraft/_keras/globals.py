@@ -80,6 +80,18 @@ class fixed_globals(quiet_globals):
 
 
 @contextlib.contextmanager
+def outside_name_scopes() -> Iterator[None]:
+    """A context that is in no name scope, of which paths of variables would tell."""
+    name = "name_scope_stack"
+    scopes = global_state.get_global_attribute(name)
+    global_state.set_global_attribute(name, None)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(name, scopes)
+
+
+@contextlib.contextmanager
 def reseeded_draws(instead_of: Callable[[int], int]) -> Iterator[None]:
     """A context in which this thread draws with other seeds than it is told to.
 
