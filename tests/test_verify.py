@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 
 import keras
 import numpy as np
@@ -197,6 +198,46 @@ def test_difference_says_how_far_numbers_are_apart():
         "net/dense/kernel",
         "1 of 8 numbers, by up to 0.5",
     )
+
+
+def test_numbers_that_are_not_finite_are_no_distance():
+    layer = layers.Dense(1, use_bias=False)
+    layer(np.ones((1, 3), "float32"))
+    other = regraft.clone(layer)
+    for values, why in (
+        ([np.inf, 2, 3], "1 of 3 numbers, by up to 1"),
+        ([np.inf, 1, np.inf], "1 of 3 numbers, by up to inf"),
+        (
+            [np.nan, 5, 3],
+            "2 of 3 numbers, 1 with NaN, by up to 4",
+        ),
+        ([np.nan, 1, 3], "1 of 3 numbers, 1 with NaN"),
+    ):
+        layer.set_weights([np.array([[np.inf], [1], [3]], "float32")])
+        other.set_weights([np.array(values, "float32")[:, None]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            found = [d.why for d in regraft.diff(layer, other, inputs=False)]
+        assert found[0] == why
+
+
+class Jitter(layers.Layer):
+    """Draws from where nobody can tell it what to draw."""
+
+    def call(self, x):
+        return x + np.random.default_rng().normal()
+
+
+def test_what_a_model_does_otherwise_each_time_is_not_compared():
+    model = keras.Sequential([keras.Input((4,)), Jitter(), layers.Dense(2)], name="net")
+    proof = regraft.verify(model, regraft.clone(model))
+    assert proof.same
+    assert proof.note.startswith(
+        "net(inputs, inference) is another one each time, and was not compared: output"
+    )
+    other = regraft.clone(model)
+    other.layers[-1].kernel.assign(other.layers[-1].kernel + 1)
+    assert not regraft.verify(model, other).same
 
 
 def test_proof_of_equal_models():

@@ -247,8 +247,13 @@ class Missing:
 MISSING = Missing()
 
 
+class Defaults:
+    UNSET = Missing()
+
+
 def test_sentinels_stay_what_code_asks_for():
     token, other = object(), Missing()
+    assert regraft.clone(Holder(Defaults.UNSET)).value is Defaults.UNSET
     layer = Holder([MISSING, dataclasses.MISSING, token, other])
     copy = regraft.clone(layer)
     assert copy.value[0] is MISSING
@@ -286,6 +291,47 @@ class Named:
 
 
 UNSET, SETTINGS = Named("<unset>"), Named("fast")
+
+
+class Mode:
+    """An enumeration by hand: code asks `mode is Mode.FAST`."""
+
+    def __init__(self, name, factor):
+        self.name, self.factor = name, factor
+
+
+Mode.FAST, Mode.SLOW = Mode("fast", 2.0), Mode("slow", 1.0)
+
+
+class Level:
+    def __init__(self, number):
+        self.number = number
+
+    def raise_it(self):
+        self.number += 1
+
+
+Level.LOW = Level(1)
+
+
+class Part:
+    def __init__(self, layer):
+        self.layer = layer
+
+
+Part.DEFAULT = Part(layers.Dense(1))
+
+
+def test_constants_stay_what_code_asks_for():
+    kept = [Mode.FAST, Mode.SLOW]
+    new = [Mode("fast", 2.0), Level.LOW, Part.DEFAULT]
+    layer = Holder([*kept, *new, {Mode.FAST: 1}])
+    copy = regraft.clone(layer)
+    *found, by_mode = copy.value
+    assert all(a is b for a, b in zip(found, kept, strict=False))
+    assert all(a is not b for a, b in zip(found[len(kept) :], new, strict=True))
+    assert by_mode[Mode.FAST] == 1
+    assert list(regraft.diff(layer, copy)) == []
 
 
 class Single:

@@ -306,7 +306,7 @@ class Comparison:
             yield from compare_arrays(mine, other, part)
 
     def _compare_tensors(self, left: Any, right: Any, path: str) -> None:
-        states = _keras.tensor_state(left), _keras.tensor_state(right)
+        states = _keras.tensor_state(left)[0], _keras.tensor_state(right)[0]
         if all(_keras.is_automatic_tensor_name(state["name"]) for state in states):
             for state in states:
                 del state["name"]  # A counter's value, not somebody's choice.

@@ -136,6 +136,15 @@ def _how_far(left: Any, right: Any) -> str:
     differing = (mine != other).reshape(left.size, -1).any(axis=1)
     text = f"{int(differing.sum())} of {left.size} numbers"
     if np.issubdtype(left.dtype, np.floating):
-        farthest = np.max(np.abs(left.astype("float64") - right.astype("float64")))
-        text += f", by up to {farthest:.3g}" if farthest else ", by their bits alone"
+        pair = [x.ravel()[differing].astype("float64") for x in (left, right)]
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(pair[0] - pair[1])
+        lost = int(np.isnan(apart).sum())
+        if lost:
+            text += f", {lost} with NaN"
+        farthest = np.nanmax(apart) if lost < apart.size else 0.0
+        if farthest:
+            text += f", by up to {farthest:.3g}"
+        elif not lost:
+            text += ", by their bits alone"
     return text

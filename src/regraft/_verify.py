@@ -44,8 +44,11 @@ def diff(a: Any, b: Any, inputs: Any = None) -> Iterator[Difference]:
     net/head.activation function
     """
     check_comparable(a, b)
-    yield from Comparison(a, b).run()
-    yield from _behaviour(a, b, inputs, [])
+    are_alike = True
+    for difference in Comparison(a, b).run():
+        are_alike = False
+        yield difference
+    yield from _behaviour(a, b, inputs, [], are_alike=are_alike)
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
     comparison = Comparison(a, b)
     found = list(comparison.run())
     notes: list[str] = []
-    found += _behaviour(a, b, inputs, notes)
+    found += _behaviour(a, b, inputs, notes, are_alike=not found)
     return Proof(
         left=_name(a),
         right=_name(b),
@@ -144,7 +147,9 @@ def verify(a: Any, b: Any, inputs: Any = None) -> Proof:
     )
 
 
-def _behaviour(a: Any, b: Any, inputs: Any, notes: list[str]) -> Iterator[Difference]:
+def _behaviour(
+    a: Any, b: Any, inputs: Any, notes: list[str], *, are_alike: bool
+) -> Iterator[Difference]:
     """Yields differences in what two models do, and what both do it with."""
     if a is b:
         return
@@ -153,7 +158,7 @@ def _behaviour(a: Any, b: Any, inputs: Any, notes: list[str]) -> Iterator[Differ
     if common:  # Copies of the models would use it, too, and change it.
         notes.append("not called, as they would change what both of them use")
     else:
-        yield from behaviour(a, b, inputs, notes)
+        yield from behaviour(a, b, inputs, notes, are_alike=are_alike)
 
 
 def _name(model: Any) -> str:

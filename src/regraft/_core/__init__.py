@@ -17,6 +17,7 @@ from .core import Keep as Keep
 from .core import Maker as Maker
 from .layers import LayerParts as LayerParts
 from .simple import are_atoms as are_atoms
+from .simple import are_names as are_names
 from .simple import needs_hash as needs_hash
 
 

@@ -14,6 +14,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     Shape shape;
     int has_attributes;     /* -1 stands for None */
+    int at_once;            /* of instances */
     PyObject *fill;
     PyObject *noted_in;     /* or NULL, as the next two */
     PyObject *without;
@@ -268,7 +269,13 @@ make_instance(Maker *maker, Core *core, PyObject *obj, Key key)
         goto fail;
     }
     if (!alone) {
-        if (PyDict_GET_SIZE(state) && give_attributes(maker, core, obj, new, state) < 0) {
+        if (!maker->at_once) {
+            if (put_off(core, maker->fill, obj, new)) {
+                goto fail;
+            }
+        }
+        else if (PyDict_GET_SIZE(state) &&
+                 give_attributes(maker, core, obj, new, state) < 0) {
             goto fail;
         }
         if (maker->noted_in != NULL && note(maker, core, obj, new) < 0) {
@@ -311,6 +318,7 @@ new_maker(Shape shape, PyObject *fill)
         maker->vectorcall = maker_call;
         maker->shape = shape;
         maker->has_attributes = 0;
+        maker->at_once = 1;
         maker->fill = Py_NewRef(fill);
         maker->noted_in = maker->without = maker->stands_alone = NULL;
         maker->known = NULL;
@@ -350,14 +358,17 @@ container_maker(PyObject *module, PyObject *args, PyObject *keywords)
 static PyObject *
 instance_maker(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"fill", "noted_in", "without", "stands_alone", NULL};
+    static char *names[] = {"fill",         "noted_in", "without",
+                            "stands_alone", "at_once",  NULL};
     PyObject *fill, *noted_in = Py_None, *without = Py_None, *alone = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO", names, &fill, &noted_in,
-                                     &without, &alone)) {
+    int at_once = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOOp", names, &fill, &noted_in,
+                                     &without, &alone, &at_once)) {
         return NULL;
     }
     Maker *maker = new_maker(AN_INSTANCE, fill);
     if (maker != NULL) {
+        maker->at_once = at_once;
         maker->noted_in = noted_in == Py_None ? NULL : Py_NewRef(noted_in);
         maker->without = without == Py_None ? NULL : Py_NewRef(without);
         maker->stands_alone = alone == Py_None ? NULL : Py_NewRef(alone);

@@ -122,6 +122,7 @@ def instance_maker(
     noted_in: str | None = None,
     without: str | None = None,
     stands_alone: Maker | None = None,
+    at_once: bool = True,
 ) -> Maker:
     """Returns a maker of objects that are nothing but a dict of attributes.
 
@@ -131,6 +132,8 @@ def instance_maker(
         without: The name of an attribute that is None in a copy.
         stands_alone: Asked of an object that has no attribute, or one that is a text:
             does it stand for itself?
+        at_once: Whether copies get attributes at once that are simple. Otherwise the
+            others are not asked.
     """
 
     def make(walk: Any, obj: Any) -> Any:
@@ -139,7 +142,9 @@ def instance_maker(
         if is_asked and stands_alone is not None and stands_alone(walk, obj):
             return walk.remember(obj, obj)
         new = walk.memo[address(obj)] = object.__new__(type(obj))
-        if state:
+        if not at_once:
+            walk.fill_later(fill, obj, new)
+        elif state:
             state = dict.copy(state)
             if without is not None:
                 state[without] = None

@@ -30,8 +30,11 @@ def history(tensor: Any) -> Any:
 def producer(tensor: Any) -> Any:
     """Returns the node that produced a symbolic tensor, if it is known."""
     made_by = history(tensor)
-    if made_by is None:
-        return None
+    return None if made_by is None else node_of(made_by)
+
+
+def node_of(made_by: Any) -> Any:
+    """Returns the node of which a symbolic tensor says that it produced it."""
     operation, index, _ = made_by
     if operation is None:
         return None
@@ -125,11 +128,10 @@ def knows_its_nodes(graph: Any) -> bool:
     return bool(keys == set(vars(graph)["_nodes"]))
 
 
-def tensor_state(tensor: Any) -> dict[str, Any]:
-    """Returns a symbolic tensor's attributes without its history."""
+def tensor_state(tensor: Any) -> tuple[dict[str, Any], Any]:
+    """Returns a symbolic tensor's attributes without its history, and that."""
     state = vars(tensor).copy()
-    state.pop("_keras_history", None)
-    return state
+    return state, state.pop("_keras_history", None)
 
 
 def foreign_inputs(graph: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from .._atoms import ATOMS, is_of_a_common_library
-from .._core import are_atoms, instance_maker
+from .._core import are_atoms, are_names, instance_maker
 from .._errors import CopyError, RegraftError
 from .._identity import address, address_by_id, may_be_id
 from .._parts import ERROR_PARTS, parts, slots_of
@@ -79,6 +79,8 @@ def lone_instance_maker(kind: Any) -> Maker:
         return _refuse_to_delete
     if _makes_one(kind):
         return _make_single_instance
+    if _has_constants(kind):
+        return _make_constant
     customs = ("__getattribute__", "__setattr__")
     if any(getattr(kind, name) is not getattr(object, name) for name in customs):
         return instance_tailor(kind)
@@ -131,10 +133,34 @@ def _refuse_to_delete(walk: Any, obj: Any) -> Any:
     raise refuse(walk, obj, reason)
 
 
+def _has_constants(kind: Any) -> bool:
+    """Tells whether a class names instances of its own that never change.
+
+    `Mode.FAST = Mode("fast")` is how people write an `Enum` by hand.
+    """
+    has_any = any(type(found) is kind for found in _constants_of(kind))
+    return has_any and is_open(kind) and _never_changes(kind)
+
+
+def _constants_of(kind: Any) -> Iterator[Any]:
+    for base in kind.__mro__[:-1]:
+        yield from (found for name, found in vars(base).items() if name.isupper())
+
+
+def _make_constant(walk: Any, obj: Any) -> Any:
+    """Shares what code asks for by `is`, if there is nothing on it but values."""
+    state = obj.__dict__
+    is_constant = any(found is obj for found in _constants_of(type(obj)))
+    if not is_constant and len(state) <= 1 and are_names(state.values()):
+        is_constant = _is_sentinel(walk, obj)
+    is_shared = is_constant and are_atoms(state.values())
+    return walk.remember(obj, obj) if is_shared else make_instance(walk, obj)
+
+
 def _is_sentinel(walk: Any, obj: Any) -> bool:
     """Tells whether an object says what it says by its identity alone."""
     state = obj.__dict__
-    names = _global_names(obj)
+    names = _names_in_code(obj)
     if state:  # `MISSING = Missing("missing")`, not `phase = Phase("phase")`.
         names = [name for name in names if not name.islower()]
     is_named = names and all(_is_label(label, names) for label in state.values())
@@ -168,6 +194,15 @@ def _global_names(obj: Any) -> list[str]:
     return [name for name, found in names_around(obj).items() if found is obj]
 
 
+def _names_in_code(obj: Any) -> list[str]:
+    """Returns these names, and constants in the bodies of classes of that module."""
+    around = list(names_around(obj).values())
+    mine = [x for x in around if isinstance(x, type) and x.__module__ == _module(obj)]
+    in_classes = (pair for kind in mine for pair in list(vars(kind).items()))
+    constants = (name for name, x in in_classes if x is obj and name.isupper())
+    return [*_global_names(obj), *constants]
+
+
 def _is_label(text: str, names: list[str]) -> bool:
     """Tells whether a text is one of the names, as people write them: `<missing>`."""
     letters = re.sub(r"[\W_]", "", text).lower()
@@ -176,8 +211,12 @@ def _is_label(text: str, names: list[str]) -> bool:
 
 def names_around(obj: Any) -> dict[str, Any]:
     """Returns what the module of an object's class holds by name."""
-    module = sys.modules.get(getattr(type(obj), "__module__", None) or "")
+    module = sys.modules.get(_module(obj))
     return {} if module is None else vars(module)
+
+
+def _module(obj: Any) -> str:
+    return getattr(type(obj), "__module__", None) or ""
 
 
 def copy_by_attributes(obj: Any, walk: Any) -> Any:

@@ -28,21 +28,15 @@ _make_variable = instance_maker(
 )
 
 
-def _make_tensor(walk: Any, obj: Any) -> Any:
-    """Copies a symbolic tensor and, unless it was cut off, what produced it."""
-    new = walk.memo[address(obj)] = object.__new__(type(obj))
-    walk.fill_later(_fill_tensor, obj, new)
-    return new
-
-
 def _fill_tensor(walk: Any, obj: Any, new: Any) -> None:
-    state = _keras.tensor_state(obj)
+    """Copies a symbolic tensor and, unless it was cut off, what produced it."""
+    state, made_by = _keras.tensor_state(obj)
     walk.translate(state)
     object.__setattr__(new, "__dict__", state)
-    if _keras.history(obj) is not None:
-        node = _keras.producer(obj)
-        walk.wiring.note_tensor(obj, new, node)
-        if not walk.wiring.is_cut(obj):
+    if made_by is not None:
+        node, wiring = _keras.node_of(made_by), walk.wiring
+        wiring.note_tensor(obj, new, node)
+        if not wiring.is_cut(obj):
             walk.copy_of(node)
 
 
@@ -134,12 +128,6 @@ _PARTS = LayerParts(
 )
 
 
-def _make_node(walk: Any, obj: Any) -> Any:
-    new = walk.memo[address(obj)] = object.__new__(type(obj))
-    walk.fill_later(_fill_node, obj, new)
-    return new
-
-
 def _fill_node(walk: Any, obj: Any, new: Any) -> None:
     _keras.copy_node(obj, new, walk)
 
@@ -171,13 +159,13 @@ def _noted(collection: str) -> Tailor:
 # Who makes a maker to the measure of a class.
 TAILORS: dict[type, Tailor] = {
     _keras.Variable: always(_make_variable),
-    _keras.KerasTensor: always(_make_tensor),
+    _keras.KerasTensor: always(instance_maker(_fill_tensor, at_once=False)),
     _keras.Operation: _operation_maker,
     _keras.BaseOptimizer: _noted("optimizers"),
     _keras.Metric: _noted("metrics"),
     _keras.SeedGenerator: _noted("seed_generators"),
     _keras.Initializer: _noted("initializers"),
-    _keras.Node: always(_make_node),
+    _keras.Node: always(instance_maker(_fill_node, at_once=False)),
     _keras.Tracker: always(_make_tracker),
     _keras.KerasSaveable: instance_tailor,
 }
