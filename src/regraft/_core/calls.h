@@ -68,7 +68,8 @@ fill_owned_parts(Core *core, PyObject *obj, PyObject *new, PyObject *inner)
     Py_ssize_t place = 0;
     PyObject *name, *value;
     while (!failed && PyDict_Next(state, &place, &name, &value)) {
-        int is_inner = PyObject_RichCompareBool(name, inner, Py_EQ);
+        int is_inner =
+            inner == Py_None ? 0 : PyObject_RichCompareBool(name, inner, Py_EQ);
         if (is_inner == 0 && is_atom(value)) {
             continue;
         }

@@ -346,7 +346,10 @@ fill_layer(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     PyObject *parts = args[3];
-    if (!PyTuple_Check(parts) || PyTuple_GET_SIZE(parts) != HOLLOW + 1) {
+    if (!PyTuple_Check(parts) || PyTuple_GET_SIZE(parts) != HOLLOW + 1 ||
+        !PyTuple_Check(PyTuple_GET_ITEM(parts, CALLS)) ||
+        !PyTuple_Check(PyTuple_GET_ITEM(parts, LOSSES)) ||
+        !PyDict_Check(PyTuple_GET_ITEM(parts, WRAPPERS))) {
         return PyErr_Format(PyExc_TypeError, "expected `LayerParts`, received %R", parts);
     }
     PyObject *attributes = PyObject_GenericGetDict(args[1], NULL);
