@@ -2,8 +2,9 @@
 
     KERAS_BACKEND=torch python benchmarks/scaling.py
 
-Time: chains of 100, 1,000 and 10,000 tiny layers; were the clone anything but
-linear in the number of layers, the microseconds a layer would grow. Memory: the
+Time: chains of 100, 1,000 and 10,000 tiny layers, each in a process of its own; were
+the clone anything but linear in the number of layers, the microseconds a layer would
+grow. Memory: the
 peak that one clone of a BERT-base adds to a fresh process, against the model's
 own bytes; one copy needs 1.0. `results/scaling-<backend>.json` keeps the figures.
 """
@@ -45,8 +46,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--time-of", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--memory-of", choices=list(WAYS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.time_of:
+        copy_when_told(arguments.time_of)
+        return
     if arguments.memory_of:
         print(json.dumps(memory_here(WAYS[arguments.memory_of])))
         return
@@ -104,52 +109,108 @@ def with_a_deep_stack(make: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def measure_time(
-    sizes: list[int], repeats: int, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """All sizes in turns, each with nothing of its model in the processor's caches.
+class Chain:
+    """A process that has a chain of layers, and copies it when it is told to.
 
-    Otherwise a model of 1,000 layers would find there what one of 100 has left, and
-    that of 100 nothing but what is left of 10,000.
+    In one process a small model would be copied into what a large one has left of the
+    memory of Python, here and there a little, and with nothing of it in the caches.
     """
-    models = {}
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--time-of", str(size)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.layers = self._answer()["layers"]
+
+    def copy(self, way: str) -> dict[str, Any]:
+        """Returns how long it took, or how it failed."""
+        self._ask(way)
+        return self._answer()
+
+    def end(self) -> None:
+        self._process.communicate()
+
+    def _ask(self, way: str) -> None:
+        assert self._process.stdin is not None
+        print(way, file=self._process.stdin, flush=True)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"The process of {self.size:,} layers ended; see above.")
+        return json.loads(line)
+
+
+def copy_when_told(size: int) -> None:
+    """Copies a chain in the way that each line of the input says."""
+    model = with_a_deep_stack(partial(chain, size))
     elsewhere = np.ones(32 * 2**20)  # 256 MB, more than any cache.
 
     def cool_down() -> None:
+        """Leaves nothing of a model in the caches, as there is of no large one."""
         gc.collect()
         elsewhere.sum()
 
-    for size in sizes:
-        say(f"{size:,} layers: building")
-        models[size] = with_a_deep_stack(partial(chain, size))
-    rows = [(size, way) for size in sizes for way in WAYS]
-    samples: dict[tuple[int, str], list[float]] = {row: [] for row in rows}
-    errors: dict[tuple[int, str], str] = {}
+    print(json.dumps({"layers": len(model.layers)}), flush=True)
+    for line in sys.stdin:
+        answer: dict[str, Any]
+        try:
+            make = partial(WAYS[line.strip()], model)
+            took, result = common.timed(make, prepare=cool_down)
+            answer = {"took": took}
+            del result
+        except Exception as error:
+            answer = {"fails": common.first_line(error)}
+        print(json.dumps(answer), flush=True)
+
+
+def measure_time(
+    sizes: list[int], repeats: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """All sizes in turns."""
+    chains = []
+    try:
+        for size in sizes:
+            say(f"{size:,} layers: building")
+            chains.append(Chain(size))
+        return measure_chains(chains, repeats, say)
+    finally:
+        for each in chains:
+            each.end()
+
+
+def measure_chains(
+    chains: list[Chain], repeats: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    rows = [(each, way) for each in chains for way in WAYS]
+    samples: dict[tuple[Chain, str], list[float]] = {row: [] for row in rows}
+    errors: dict[tuple[Chain, str], str] = {}
     for turn in range(repeats + 1):
-        for size, way in rows:
-            row = size, way
+        for each, way in rows:
+            row = each, way
             if row in errors or had_its_time(samples[row]):
                 continue
-            say(f"{size:,} layers: round {turn} of {repeats}, {way}")
-            try:
-                make = partial(WAYS[way], models[size])
-                took, result = common.timed(make, prepare=cool_down)
-            except Exception as error:
-                errors[row] = common.first_line(error)
-                continue
-            if turn:
-                samples[row].append(took)
-            del result
+            say(f"{each.size:,} layers: round {turn} of {repeats}, {way}")
+            answer = each.copy(way)
+            if "fails" in answer:
+                errors[row] = answer["fails"]
+            elif turn:
+                samples[row].append(answer["took"])
     figures: dict[str, Any] = {way: {} for way in WAYS}
-    for size, way in rows:
-        if (size, way) in errors:
-            figures[way][str(size)] = {"fails": errors[size, way]}
+    for each, way in rows:
+        if (each, way) in errors:
+            figures[way][str(each.size)] = {"fails": errors[each, way]}
             continue
-        median = common.median(samples[size, way])
-        figures[way][str(size)] = {
+        median = common.median(samples[each, way])
+        figures[way][str(each.size)] = {
             "median": median,
-            "microseconds_per_layer": median / len(models[size].layers) * 1e6,
-            "repeats": len(samples[size, way]),
+            "microseconds_per_layer": median / each.layers * 1e6,
+            "repeats": len(samples[each, way]),
         }
     for way in WAYS:
         costs = [f.get("microseconds_per_layer") for f in figures[way].values()]
